@@ -1,0 +1,1 @@
+"""Fronts: each turns one platform's events into turns, and answers into its messages."""

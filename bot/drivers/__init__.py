@@ -1,0 +1,1 @@
+"""What touches the world: the store, the index, the models, the engine."""
