@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True)

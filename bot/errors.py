@@ -91,7 +91,9 @@ class ModelTimeout(ModelError):
 class ModelBusy(ModelError):
     """The endpoint asks to come back later."""
 
-    def __init__(self, room_text: str, *, retry_after_s: float | None = None, detail: str = "", partial: str = "") -> None:
+    def __init__(
+        self, room_text: str, *, retry_after_s: float | None = None, detail: str = "", partial: str = ""
+    ) -> None:
         super().__init__(room_text, detail=detail, partial=partial)
         self.retry_after_s = retry_after_s
 

@@ -1,0 +1,296 @@
+"""Frozen settings: flags over environment over `.env` over `duet.toml` over defaults; all faults told at once.
+
+Every setting is `a.b` in TOML and `DUET_A_B` (or the name in its `env`) outside. Both files are looked for in the
+working folder. To add one, add a field: README's table and `duet config` are made from the fields.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from bot.errors import SettingsError
+
+Origin = Literal["flag", "environment", ".env", "duet.toml", "default"]
+Check = Callable[[Any], str | None]
+
+
+def setting(
+    default: Any, key: str, help: str, *, env: str = "", secret: bool = False, check: Check | None = None
+) -> Any:
+    """Declare a field: `key` is its place in TOML, `env` its name outside (default: made from the key)."""
+    name = env or "DUET_" + key.replace(".", "_").upper()
+    return field(default=default, metadata={"key": key, "env": name, "help": help, "secret": secret, "check": check})
+
+
+def one_of(*words: str) -> Check:
+    return lambda value: None if value in words else f"must be one of {', '.join(words)}, not {value!r}"
+
+
+def at_least(least: float) -> Check:
+    return lambda value: None if value >= least else f"must be at least {least:g}, not {value:g}"
+
+
+def starts_with(*prefixes: str) -> Check:
+    """Check a token's shape by prefix only; the token itself is never repeated."""
+    return lambda value: None if not value or value.startswith(prefixes) else f"must begin with {' or '.join(prefixes)}"
+
+
+def web_address(value: str) -> str | None:
+    ok = not value or value.startswith(("http://", "https://"))
+    return None if ok else f"must begin with http:// or https://, not {value!r}"
+
+
+def model_address(value: str) -> str | None:
+    if value.rstrip("/").endswith("/chat/completions"):
+        return "must end before /chat/completions (usually in /v1)"
+    return None if value == "local" else web_address(value)
+
+
+def default_home() -> Path:
+    """Give the user's data folder for this program."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("duet"))
+
+
+def sample_codex() -> Path:
+    """Give the folder of the sample standards: beside the package in a checkout, inside it once installed."""
+    beside = Path(__file__).parent.parent / "corpus"
+    return beside if beside.is_dir() else Path(__file__).parent / "_data" / "corpus"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. Secrets are masked by `shown`, and `repr` hides them all."""
+
+    home: Path | None = setting(None, "home", "data folder (default: the user's data folder)")
+    codex: Path | None = setting(None, "codex", "folder of Markdown standards (default: the sample)")
+    source_url: str = setting("", "source.url", "base address of links to the standards", check=web_address)
+
+    model_url: str = setting(
+        "", "model.url", "OpenAI-compatible address, ends before /chat/completions", check=model_address
+    )
+    model_name: str = setting("", "model.name", "the model's name at that address", env="DUET_MODEL")
+    model_key: str = setting("", "model.key", "the key for that address", secret=True)
+    turn_timeout_s: float = setting(120.0, "turn.timeout_s", "the whole turn's deadline in seconds", check=at_least(1))
+
+    commands: str = setting(
+        "auto",
+        "commands",
+        "auto runs commands, ask waits for a person, off refuses",
+        check=one_of("auto", "ask", "off"),
+    )
+    docker_host: str = setting("", "docker.host", "the Docker engine (default: the local socket)", env="DOCKER_HOST")
+    sandbox_image: str = setting("duet-sandbox:latest", "sandbox.image", "image of the sandbox")
+
+    slack_bot_token: str = setting(
+        "", "slack.bot_token", "Slack bot token", env="SLACK_BOT_TOKEN", secret=True, check=starts_with("xoxb-")
+    )
+    slack_app_token: str = setting(
+        "",
+        "slack.app_token",
+        "Slack app token (Socket Mode)",
+        env="SLACK_APP_TOKEN",
+        secret=True,
+        check=starts_with("xapp-"),
+    )
+    slack_signing_secret: str = setting(
+        "", "slack.signing_secret", "Slack signing secret (HTTP events)", env="SLACK_SIGNING_SECRET", secret=True
+    )
+    slack_api_url: str = setting(
+        "https://slack.com/api/",
+        "slack.api_url",
+        "Slack Web API, ends in /api/",
+        env="SLACK_API_URL",
+        check=web_address,
+    )
+
+    discord_token: str = setting("", "discord.token", "Discord bot token", env="DISCORD_TOKEN", secret=True)
+    discord_api_base: str = setting(
+        "", "discord.api_base", "Discord REST address, for a double", env="DISCORD_API_BASE", check=web_address
+    )
+    discord_gateway: str = setting(
+        "", "discord.gateway", "Discord gateway address, for a double", env="DISCORD_GATEWAY"
+    )
+
+    http_host: str = setting("127.0.0.1", "http.host", "address that `duet serve` listens on")
+    http_port: int = setting(
+        8787, "http.port", "port that `duet serve` listens on; 0 takes any free one", check=at_least(0)
+    )
+    http_token: str = setting("", "http.token", "token that HTTP callers need; required beyond loopback", secret=True)
+
+    log_level: str = setting(
+        "INFO", "log.level", "DEBUG, INFO, WARNING or ERROR", check=one_of("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return "Settings(…)"
+
+    @property
+    def home_dir(self) -> Path:
+        return self.home or default_home()
+
+    @property
+    def codex_dir(self) -> Path:
+        return self.codex or sample_codex()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value that is set: what redaction must never let out."""
+        return tuple(value for f in declared() if f.metadata["secret"] and (value := getattr(self, f.name)))
+
+    def shown(self) -> list[tuple[str, str, object, Origin]]:
+        """Give (key, environment name, value with secrets masked, origin) of every setting, in order."""
+        return [
+            (f.metadata["key"], f.metadata["env"], self._visible(f), self.origins.get(f.name, "default"))
+            for f in declared()
+        ]
+
+    def _visible(self, f: Field[Any]) -> object:
+        value = {"home": self.home_dir, "codex": self.codex_dir}.get(f.name, getattr(self, f.name))
+        if f.metadata["secret"]:
+            return masked(value)
+        return str(value) if isinstance(value, Path) else value
+
+
+def declared() -> list[Field[Any]]:
+    """Give the fields that are settings."""
+    return [f for f in fields(Settings) if "key" in f.metadata]
+
+
+def masked(secret: str) -> str:
+    """Give enough of a secret to know it by: `xoxb-…1a2b`, or `…` where it is short."""
+    if not secret:
+        return ""
+    head = secret.split("-", 1)[0] + "-" if "-" in secret[:6] else ""
+    return f"{head}…{secret[-4:]}" if len(secret) >= 16 else "…"
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Settings:
+    """Read every layer and give the settings.
+
+    `flags` maps field names to values, None meaning not given. Raises: SettingsError with a sentence for each fault.
+    """
+    environ = os.environ if environ is None else environ
+    folder = Path.cwd() if folder is None else folder
+    faults: list[str] = []
+    toml = _read_toml(folder / "duet.toml", faults)
+    dotenv = _read_dotenv(folder / ".env", faults)
+    faults += _unknown_names(toml, environ, dotenv)
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for f in declared():
+        layers: list[tuple[Origin, Any]] = [
+            ("flag", (flags or {}).get(f.name)),
+            ("environment", environ.get(f.metadata["env"]) or None),
+            (".env", dotenv.get(f.metadata["env"]) or None),
+            ("duet.toml", toml.get(f.metadata["key"])),
+        ]
+        for origin, raw in layers:
+            if raw is not None:
+                label = f.metadata["env"] if origin in ("environment", ".env") else f.metadata["key"]
+                values[f.name], origins[f.name] = _converted(f, raw, f"{label} ({origin})", faults, folder), origin
+                break
+    if faults:
+        raise SettingsError(faults)
+    return Settings(**values, origins=origins)
+
+
+def _read_toml(path: Path, faults: list[str]) -> dict[str, Any]:
+    """Give the file's values by dotted key; nothing when there is no file."""
+    try:
+        return _flattened(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        faults.append(f"duet.toml cannot be read: {error}. Mend it or move it away.")
+        return {}
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    known = {f.metadata["key"] for f in declared()}
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, dict) and key not in known:
+            flat |= _flattened(value, key + ".")
+        else:
+            flat[key] = value
+    return flat
+
+
+def _read_dotenv(path: Path, faults: list[str]) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    try:
+        return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f".env cannot be read: {error}. Mend it or move it away.")
+        return {}
+
+
+def _unknown_names(toml: Mapping[str, Any], environ: Mapping[str, str], dotenv: Mapping[str, str]) -> list[str]:
+    """Name each key or `DUET_…` variable that is no setting, with the nearest that is."""
+    keys = [f.metadata["key"] for f in declared()]
+    envs = [f.metadata["env"] for f in declared()]
+    faults = [f"duet.toml: unknown setting {name!r}{_did_you_mean(name, keys)}" for name in toml if name not in keys]
+    for origin, names in (("environment", environ), (".env", dotenv)):
+        ours = [
+            name for name in names if name.startswith("DUET_") and not name.startswith(("DUET_TEST_", "DUET_COMPLETE"))
+        ]
+        faults += [f"{origin}: unknown setting {name}{_did_you_mean(name, envs)}" for name in ours if name not in envs]
+    return faults
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else "; `duet config` lists them all."
+
+
+def _converted(f: Field[Any], raw: Any, label: str, faults: list[str], folder: Path) -> Any:
+    """Give `raw` as the field's type, checked; on a fault note it and give the default."""
+    kind = cast(str, f.type)
+    try:
+        value = _as_type(kind, raw, folder)
+    except (KeyError, TypeError, ValueError):
+        wanted = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(kind.split(" ")[0], "text")
+        faults.append(f"{label} must be {wanted}" + ("" if f.metadata["secret"] else f", not {raw!r}") + ".")
+        return f.default
+    check: Check | None = f.metadata["check"]
+    if check and (fault := check(value)):
+        faults.append(f"{label} {fault}.")
+    return value
+
+
+def _as_type(kind: str, raw: Any, folder: Path) -> Any:
+    if kind.startswith("Path"):
+        return (folder / Path(str(raw)).expanduser()).resolve()
+    if kind == "bool":
+        return (
+            raw
+            if isinstance(raw, bool)
+            else {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(raw).lower()]
+        )
+    if kind.startswith("tuple"):
+        return (
+            tuple(str(item) for item in raw)
+            if isinstance(raw, list)
+            else tuple(part.strip() for part in str(raw).split(",") if part.strip())
+        )
+    if kind.startswith("Mapping"):
+        return dict(raw)
+    if isinstance(raw, (bool, dict, list)):
+        raise TypeError(kind)
+    return {"int": int, "float": float}.get(kind, str)(raw)
