@@ -127,12 +127,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a transcript. `role` is `user`, `agent` or `command`; `at` is UTC milliseconds."""
+    """One entry of a transcript. `role` is `user`, `agent` or `command`; `at` is UTC milliseconds.
+
+    `turn` is the id of the turn it belongs to, by which its answer, with sources and commands, can be had again.
+    """
 
     role: str
     author: str
     text: str
     at: int
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
