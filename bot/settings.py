@@ -87,7 +87,37 @@ class Settings:
         check=one_of("auto", "ask", "off"),
     )
     docker_host: str = setting("", "docker.host", "the Docker engine (default: the local socket)", env="DOCKER_HOST")
+    docker_tls_verify: bool = setting(
+        False, "docker.tls_verify", "use TLS with the engine and check its certificate", env="DOCKER_TLS_VERIFY"
+    )
+    docker_cert_path: Path | None = setting(
+        None, "docker.cert_path", "folder of ca.pem, cert.pem and key.pem", env="DOCKER_CERT_PATH"
+    )
     sandbox_image: str = setting("duet-sandbox:latest", "sandbox.image", "image of the sandbox")
+    sandbox_runtime: str = setting("", "sandbox.runtime", "the engine's runtime, such as runsc (default: its own)")
+    sandbox_network: str = setting("none", "sandbox.network", "the engine's network; anything but none lets data out")
+    sandbox_userns: str = setting(
+        "", "sandbox.userns", "host switches the engine's user remapping off", check=one_of("", "host")
+    )
+    sandbox_memory_mb: int = setting(
+        256, "sandbox.memory_mb", "memory of a sandbox, its workspace included", check=at_least(16)
+    )
+    sandbox_workspace_mb: int = setting(64, "sandbox.workspace_mb", "size of a workspace", check=at_least(1))
+    sandbox_pids: int = setting(64, "sandbox.pids", "processes and threads in a sandbox", check=at_least(16))
+    sandbox_cpus: float = setting(0.5, "sandbox.cpus", "processors that a sandbox may keep busy", check=at_least(0.05))
+    sandbox_timeout_s: float = setting(
+        30.0, "sandbox.timeout_s", "seconds until a command is stopped", check=at_least(0.1)
+    )
+    sandbox_pool: int = setting(2, "sandbox.pool", "sandboxes kept ready for new rooms", check=at_least(0))
+    sandbox_rooms_at_once: int = setting(
+        8, "sandbox.rooms_at_once", "rooms whose commands run side by side", check=at_least(1)
+    )
+    sandbox_stop_after_s: float = setting(
+        900.0, "sandbox.stop_after_s", "idle seconds until a sandbox is stopped, its files kept", check=at_least(1)
+    )
+    sandbox_remove_after_s: float = setting(
+        86_400.0, "sandbox.remove_after_s", "idle seconds until a sandbox and its files are removed", check=at_least(1)
+    )
 
     slack_bot_token: str = setting(
         "", "slack.bot_token", "Slack bot token", env="SLACK_BOT_TOKEN", secret=True, check=starts_with("xoxb-")
