@@ -115,9 +115,7 @@ def clean(text: str) -> str:
 
 def parse(text: str) -> tuple[Block, ...]:
     """Give the blocks of `text`, in order."""
-    from markdown_it.tree import SyntaxTreeNode
-
-    return tuple(_blocks(SyntaxTreeNode(_tokens(clean(text))).children))
+    return tuple(_blocks(_tree(_tokens(clean(text))).children))
 
 
 def spans_text(spans: Iterable[Span]) -> str:
@@ -176,30 +174,22 @@ def _table(node: SyntaxTreeNode) -> Table:
 
 
 def _spans(node: SyntaxTreeNode) -> tuple[Span, ...]:
-    return tuple(_inline(node.children[0].children, Span(""))) if node.children else ()
+    return node.children[0].meta["spans"] if node.children else ()
 
 
-def _inline(nodes: Sequence[SyntaxTreeNode], style: Span) -> Iterator[Span]:
-    """Give the spans below `nodes`, each in the style of all that stands around it."""
-    for node in nodes:
-        here = _restyled(node, style)
-        if node.type in ("softbreak", "hardbreak"):
-            yield Span("\n", style.bold, style.italic, style.strike, href=style.href)
-        elif node.children:
-            yield from _inline(node.children, here)
-        elif node.content:
-            yield Span(node.content, here.bold, here.italic, here.strike, here.code, here.href)
-
-
-def _restyled(node: SyntaxTreeNode, style: Span) -> Span:
-    return Span(
-        "",
-        bold=style.bold or node.type == "strong",
-        italic=style.italic or node.type == "em",
-        strike=style.strike or node.type == "s",
-        code=node.type == "code_inline",
-        href=str(node.attrs["href"]) if node.type == "link" else style.href,
-    )
+def _styled(children: Iterable[Token]) -> Iterator[Span]:
+    """Give the spans of an inline token. It walks the flat list: emphasis nests deeper than recursion can follow."""
+    depth = {"strong": 0, "em": 0, "s": 0}
+    href = ""
+    for child in children:
+        kind = child.type.removesuffix("_open").removesuffix("_close")
+        if kind in depth:
+            depth[kind] += child.nesting
+        elif kind == "link":
+            href = str(child.attrs["href"]) if child.nesting == 1 else ""
+        text = "\n" if kind in ("softbreak", "hardbreak") else child.content
+        if text:
+            yield Span(text, depth["strong"] > 0, depth["em"] > 0, depth["s"] > 0, kind == "code_inline", href)
 
 
 def _plain_block(block: Block) -> str:
@@ -255,6 +245,17 @@ def _tokens(text: str) -> list[Token]:
             token.meta["rewritten"] = honest != token.children
             token.children = honest
     return tokens
+
+
+def _tree(tokens: Sequence[Token]) -> SyntaxTreeNode:
+    """Give the tree of blocks; each inline node is a leaf with its spans in `meta`."""
+    from markdown_it.tree import SyntaxTreeNode
+
+    for token in tokens:
+        if token.type == "inline":
+            token.meta["spans"] = tuple(_styled(token.children or ()))
+            token.children = []
+    return SyntaxTreeNode(tokens)
 
 
 def _honest(children: Iterable[Token]) -> Iterator[Token]:
@@ -323,8 +324,6 @@ def _host(address: str) -> str:
 
 def segments(text: str) -> tuple[Segment, ...]:
     """Give prose, code and tables in order. Code inside a list or a quote stands by itself, between its halves."""
-    from markdown_it.tree import SyntaxTreeNode
-
     text = clean(text)
     tokens = _tokens(text)
     lines: list[str | None] = [*text.split("\n")]
@@ -334,7 +333,7 @@ def segments(text: str) -> tuple[Segment, ...]:
             _rewrite(lines, token)
     found: list[Segment] = []
     at = 0
-    for node in SyntaxTreeNode(tokens).walk():
+    for node in _tree(tokens).walk():
         if node.type in ("fence", "code_block", "table") and node.map:
             found += _prose(lines[at : node.map[0]], continued=bool(found))
             found.append(_table(node) if node.type == "table" else _code(node.content, node.info))
@@ -375,10 +374,8 @@ def _must_be_rewritten(token: Token) -> bool:
 
 def _rewrite(lines: list[str | None], token: Token) -> None:
     """Put a safe form of the inline `token` where its source stands."""
-    from markdown_it.tree import SyntaxTreeNode
-
     start, end = token.map or (0, 0)
-    safe = "".join(map(_span_source, _inline(SyntaxTreeNode([token]).children[0].children, Span(""))))
+    safe = "".join(map(_span_source, _styled(token.children or ())))
     first = token.content.split("\n")[0]
     lines[start] = (lines[start] or "").replace(first, safe, 1) if first in (lines[start] or "") else safe
     for number in range(start + 1, min(end, start + token.content.count("\n") + 1)):

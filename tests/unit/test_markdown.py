@@ -160,3 +160,10 @@ def test_any_code_in_a_fence_comes_out_byte_for_byte(code: str) -> None:
     from bot.splitting import fenced
 
     assert segments(fenced(Code(code, "py"))) == (Code(code, "py"),)
+
+
+@pytest.mark.parametrize("text", ["*" * 4000 + "a" + "*" * 4000, "~~*" * 2000 + "a" + "*~~" * 2000, ">" * 5000 + "a"])
+def test_nesting_without_end_is_no_way_to_fell_the_program(text: str) -> None:
+    segments(text)
+    plain(text)
+    html(text)
