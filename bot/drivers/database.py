@@ -1,0 +1,206 @@
+"""One SQLite connection in one thread: transactions, the write lock between processes, and who is alive.
+
+Several processes share the file. Each write and its checkpoint is wrapped in `flock` on `write.lock`: SQLite before
+3.51.3 can damage a WAL that two connections reset at once (https://sqlite.org/wal.html#walresetbug). Each process
+holds `flock` on `alive/<owner>` for life, so that "is the owner dead?" needs no heartbeat and no clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from sqlite_utils import Database as SqliteUtils
+
+from bot.drivers.schema import migrations
+from bot.errors import BadInput, StoreUnavailable
+
+T = TypeVar("T")
+
+LOCK_WAIT_S = 10.0
+
+
+class Database:
+    """The file, its thread and its locks. Every method that ends in `write` or `read` runs in the one thread."""
+
+    def __init__(self, home: Path | None, *, owner: str | None = None) -> None:
+        """Prepare; nothing is opened before `open`. `home=None` keeps everything in memory, for tests."""
+        self.home = home
+        self.owner = owner or f"{os.getpid()}-{secrets.token_hex(4)}"
+        self.changed = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="duet-store")
+        self._locks: list[IO[bytes]] = []
+        self._write_lock: IO[bytes] | None = None
+        self._alive: IO[bytes] | None = None
+        self._db: SqliteUtils | None = None
+
+    async def open(self) -> None:
+        """Open the file, bring its tables up to date, say that this process is alive.
+
+        Raises: BadInput when the file is damaged or was made by a newer version; StoreUnavailable when it is locked.
+        """
+        await self._in_thread(self._open)
+
+    def _open(self) -> None:
+        if self.home is not None:
+            _make_folder(self.home)
+            self._write_lock = open(self.home / "write.lock", "ab")  # noqa: SIM115 - held for life
+            self._alive = open(self.home / "alive" / self.owner, "ab")  # noqa: SIM115 - held for life
+            fcntl.flock(self._alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            conn = sqlite3.connect(
+                str(self.path or ":memory:"), timeout=5, isolation_level=None, check_same_thread=False
+            )
+            conn.row_factory = sqlite3.Row
+            self._db = SqliteUtils(conn)
+            with self._locked():
+                conn.execute("PRAGMA journal_mode=wal")
+                conn.execute("PRAGMA synchronous=full")
+                conn.execute("PRAGMA journal_size_limit=16777216")
+                if (found := conn.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                    raise sqlite3.DatabaseError(found)
+                if migrations.pending(self._db):
+                    migrations.apply(self._db)
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"The database {self.path} cannot be opened now: {error}. Try again.") from error
+        except sqlite3.DatabaseError as error:
+            raise BadInput(
+                f"The database {self.path} is damaged ({error}). Move it away and start again, or put a backup in its place."
+            ) from error
+
+    @property
+    def path(self) -> Path | None:
+        return self.home / "duet.db" if self.home else None
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one immediate transaction and commit. Raises: StoreUnavailable; whatever `work` raises rolls back."""
+        result = await self._in_thread(self._write, work)
+        self.changed.set()
+        return result
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` without a transaction of its own."""
+        return await self._in_thread(lambda: work(self._conn))
+
+    async def data_version(self) -> int:
+        """Give a number that changes when *another* connection has committed."""
+        return int(await self.read(lambda c: c.execute("PRAGMA data_version").fetchone()[0]))
+
+    def is_alive(self, owner: str | None) -> bool:
+        """Tell whether the process that called itself `owner` still runs."""
+        if owner is None:
+            return False
+        if owner == self.owner:
+            return True
+        return self.home is not None and is_locked(self.home / "alive" / owner)
+
+    def hold(self, name: str) -> bool:
+        """Take the lock `name` for as long as this database is open; False when another process has it."""
+        if self.home is None:
+            return True
+        lock = open(self.home / name, "ab")  # noqa: SIM115 - held for life
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        self._locks.append(lock)
+        return True
+
+    async def close(self) -> None:
+        """Close the file; what this process still owns counts as a dead owner's from now on."""
+        await self._in_thread(self._close)
+        self._thread.shutdown()
+
+    def _close(self) -> None:
+        if self._db is not None:
+            with self._locked():
+                self._db.close()
+        for lock in (*self._locks, self._write_lock, self._alive):
+            if lock is not None:
+                lock.close()
+        if self.home is not None:
+            (self.home / "alive" / self.owner).unlink(missing_ok=True)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._locked():
+            conn = self._conn
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(conn)
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                raise
+            return result
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the write lock between processes, waiting for it up to `LOCK_WAIT_S`."""
+        lock = self._write_lock
+        if lock is None:
+            yield
+            return
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise StoreUnavailable(f"Another process has held {lock.name} for {LOCK_WAIT_S:.0f} s.") from None
+                time.sleep(0.001)
+        try:
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+    @property
+    def _conn(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreUnavailable("The database is not open.")
+        conn: sqlite3.Connection = self._db.conn
+        return conn
+
+    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*args))
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"The database cannot be used now: {error}.") from error
+        except RuntimeError as error:  # the thread is gone: closed already
+            raise StoreUnavailable("The database is closed.") from error
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether some process holds `flock` on the file; a missing file is held by nobody."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+
+
+def _make_folder(home: Path) -> None:
+    """Make the data folder, readable by its owner only. Raises: BadInput when that cannot be."""
+    try:
+        for folder in (home, home / "alive", home / "files"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno or errno.EIO)
+        raise BadInput(
+            f"The data folder {home} cannot be made ({reason}). Set DUET_HOME to a folder you can write to."
+        ) from error
