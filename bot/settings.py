@@ -154,6 +154,9 @@ class Settings:
         8787, "http.port", "port that `duet serve` listens on; 0 takes any free one", check=at_least(0)
     )
     http_token: str = setting("", "http.token", "token that HTTP callers need; required beyond loopback", secret=True)
+    http_hosts: tuple[str, ...] = setting(
+        (), "http.hosts", "further names that HTTP callers may use, as behind a proxy; comma-separated"
+    )
 
     log_level: str = setting(
         "INFO", "log.level", "DEBUG, INFO, WARNING or ERROR", check=one_of("DEBUG", "INFO", "WARNING", "ERROR")
