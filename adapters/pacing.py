@@ -33,7 +33,7 @@ class Pacer:
         channel = self._channel(key)
         await channel.limiter.acquire()
         # A rest may be asked for while one waits. After it everybody takes a slot anew, or all would go at once.
-        while (pause := channel.rest_until - _now()) > 0:  # noqa: ASYNC110 - the end of a rest is a time, not an event
+        while (pause := channel.rest_until - _now()) > 0:
             await asyncio.sleep(pause)
             await channel.limiter.acquire()
         channel.free_at = _now() + self._period_s

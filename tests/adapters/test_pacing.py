@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 from adapters.pacing import Pacer
 
@@ -49,7 +50,7 @@ async def test_after_a_rest_those_who_waited_still_go_one_by_one() -> None:
         ends.append(now())
 
     await asyncio.gather(*(send() for _ in range(4)))
-    assert all(later - earlier > 0.04 for earlier, later in zip(ends, ends[1:], strict=False))
+    assert all(later - earlier > 0.04 for earlier, later in itertools.pairwise(ends))
 
 
 async def test_a_rest_asked_for_while_one_waits_is_kept_too() -> None:
