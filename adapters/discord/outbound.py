@@ -1,0 +1,225 @@
+"""An answer -> Discord's messages. Pure: what is given here is stored first and posted later, perhaps twice.
+
+A body's `content` is Discord's own JSON for a message: content, components, and flags where it is for one person only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from adapters.discord.formatting import (
+    LIMIT_CHARS,
+    Block,
+    Fence,
+    blocks,
+    coloured,
+    fence,
+    inline,
+    link,
+    pieces,
+    visible,
+)
+from bot.conversation import (
+    Answer,
+    Body,
+    CommandResult,
+    Ended,
+    FileData,
+    Json,
+    Outcome,
+    Source,
+    Ticket,
+    TicketState,
+    TurnKind,
+)
+
+MAX_PARTS = 3
+MAX_FILE_BYTES = 8_000_000  # below the 10 MiB that every server takes
+OUTPUT_CHARS = 1400
+OUTPUT_HEAD_CHARS = 900
+CODE_CHARS = 1200
+SOURCE_CHARS = 200
+TAIL_CHARS = 900
+
+EPHEMERAL = 1 << 6  # https://docs.discord.com/developers/resources/message#message-object-message-flags
+
+PRIMARY, SECONDARY, SUCCESS, DANGER = 1, 2, 3, 4
+_DRAFT_MARK = "\n-# …"
+
+
+def render(answer: Answer) -> tuple[Body, ...]:
+    """Give the messages of an answer; a draft is exactly one, more than three become one and a file."""
+    if answer.outcome is Outcome.DRAFT:
+        return (_draft(answer),)
+    files: list[FileData] = []
+    middle = [*blocks(answer.text), *_commands(answer.commands, files), *_ticket(answer.ticket, files)]
+    tail = [*sources(answer.sources), *_small(answer)]
+    texts = pieces(_nonempty([*middle, *tail], answer))
+    if len(texts) > MAX_PARTS:
+        texts = [_shortened(middle, tail)]
+        files.append(_file("answer.md", whole(answer)))
+    bodies = [_body(text) for text in texts]
+    bodies[-1] = _body(texts[-1], buttons=_buttons(answer), files=files, is_private=_is_private(answer))
+    return tuple(bodies)
+
+
+def listed(given: Sequence[Source]) -> str:
+    """Give the sources of an answer as one message, for whoever asks for them again."""
+    texts = pieces(sources(given)) or ["That answer rests on no section of the Codex."]
+    return texts[0]
+
+
+def whole(answer: Answer) -> str:
+    """Give everything of an answer as one Markdown text, for a file."""
+    parts = [answer.text]
+    parts += [f"$ {result.code}\n({ended(result)})\n\n{result.output}" for result in answer.commands]
+    parts += [f"[{s.number}] {s.document} > {s.heading}, line {s.line} {s.url}\n> {s.quote}" for s in answer.sources]
+    return "\n\n".join([*(part for part in parts if part), *answer.notes])
+
+
+def ended(result: CommandResult) -> str:
+    """Say in words how a command ended: `exit 0 · 0.3 s`."""
+    seconds = f"{result.duration_ms / 1000:.1f} s"
+    match result.ended:
+        case Ended.EXIT:
+            said = f"exit {result.exit_code} · {seconds}"
+        case Ended.NOT_STARTED:
+            said = "not run"
+        case Ended.TIMEOUT:
+            said = f"stopped after {seconds}: out of time"
+        case Ended.MEMORY:
+            said = f"stopped after {seconds}: out of memory"
+        case Ended.KILLED:
+            said = f"stopped after {seconds}"
+    return f"{said} · {result.note}" if result.note else said
+
+
+def sources(given: Sequence[Source]) -> list[Block]:
+    """Give one entry for each source: its link and the verbatim line that the answer rests on."""
+    return ["\n".join(map(_source, given))] if given else []
+
+
+def _source(source: Source) -> str:
+    title = f"{source.document} › {source.heading}" if source.heading else source.document
+    quote = source.quote if len(source.quote) <= SOURCE_CHARS else source.quote[: SOURCE_CHARS - 1] + "…"
+    return f"[{source.number}] {link(title, source.url)}, line {source.line}\n> {inline(quote)}"
+
+
+def _draft(answer: Answer) -> Body:
+    texts = pieces(blocks(answer.text), limit=LIMIT_CHARS - len(_DRAFT_MARK)) or ["-# thinking…"]
+    text = texts[0] + _DRAFT_MARK if answer.text.strip() else texts[0]
+    return _body(text, buttons=[_button("Stop", "stop", answer.turn, SECONDARY)])
+
+
+def _nonempty(wanted: list[Block], answer: Answer) -> list[Block]:
+    return wanted or [f"-# {answer.outcome.value}"]
+
+
+def _shortened(middle: Iterable[Block], tail: Iterable[Block]) -> str:
+    """Give as much as one message holds, with sources and notes at its end."""
+    end = [*tail, "-# The whole answer is in the file below."]
+    ends = pieces(end, limit=TAIL_CHARS)
+    last = ends[0] if len(ends) == 1 else "-# The whole answer, with its sources, is in the file below."
+    head = pieces(middle, limit=LIMIT_CHARS - len(last) - 1)
+    return f"{head[0]}\n{last}" if head else last
+
+
+def _commands(results: Sequence[CommandResult], files: list[FileData]) -> list[Block]:
+    """Give a card for each command; output that is too long to read goes whole into a file."""
+    cards: list[Block] = []
+    for number, result in enumerate(results, start=1):
+        cards += _shown_code(result.code)
+        cards.append(f"-# {inline(ended(result))}")
+        if result.ended is Ended.NOT_STARTED:
+            continue
+        cards.append(_output(result))
+        if len(result.output) > OUTPUT_CHARS:
+            name = "output.txt" if len(results) == 1 else f"output-{number}.txt"
+            files.append(_file(name, result.output))
+    return cards
+
+
+def _output(result: CommandResult) -> Fence:
+    text = result.output
+    if len(text) <= OUTPUT_CHARS:
+        return coloured(text)
+    end = text[-(OUTPUT_CHARS - OUTPUT_HEAD_CHARS) :]
+    left_out = len(text) - OUTPUT_CHARS
+    return coloured(f"{text[:OUTPUT_HEAD_CHARS]}\n[… {left_out} characters are only in the file …]\n{end}")
+
+
+def _shown_code(code: str) -> list[Block]:
+    """Give a command as it will be run, to the last invisible character; a long one is cut and said so."""
+    shown = "\n".join(visible(line) for line in code.split("\n"))
+    if len(shown) > CODE_CHARS:
+        return [fence(shown[:CODE_CHARS], "sh"), f"-# … and {len(shown) - CODE_CHARS} characters more"]
+    if "\n" in shown or "`" in shown or len(shown) > 120:
+        return [fence(shown, "sh")]
+    return [f"**$** `{shown}`"]
+
+
+def _ticket(ticket: Ticket | None, files: list[FileData]) -> list[Block]:
+    if ticket is None:
+        return []
+    if len(ticket.code) > CODE_CHARS or "```" in ticket.code:
+        files.append(_file("command.sh", ticket.code))
+    who = f" by {inline(ticket.decided_by)}" if ticket.decided_by else ""
+    match ticket.state:
+        case TicketState.WAITING:
+            return ["**May this run in the sandbox?**", *_shown_code(ticket.code)]
+        case TicketState.APPROVED:
+            return [*_shown_code(ticket.code), f"-# Approved{who}"]
+        case TicketState.DENIED:
+            return [*_shown_code(ticket.code), f"-# Denied{who}; it was not run"]
+        case TicketState.EXPIRED:
+            return [*_shown_code(ticket.code), "-# Nobody decided in time; it was not run"]
+        case TicketState.VOID:
+            return [*_shown_code(ticket.code), "-# Void since the reset; it was not run"]
+
+
+def _small(answer: Answer) -> list[Block]:
+    lines = [f"-# {' '.join(note.split())}" for note in answer.notes]
+    if answer.incident:
+        lines.append(f"-# Incident {answer.incident}: say this number to whoever runs Duet")
+    return ["\n".join(lines)] if lines else []
+
+
+def _is_private(answer: Answer) -> bool:
+    """A press that decided nothing (too late, not allowed) concerns only the one who pressed."""
+    return answer.kind is TurnKind.PRESS and answer.outcome is Outcome.REFUSED
+
+
+def _buttons(answer: Answer) -> list[Json]:
+    ticket = answer.ticket
+    if ticket is not None and ticket.state is TicketState.WAITING:
+        return [_button("Approve", "approve", ticket.id, SUCCESS), _button("Deny", "deny", ticket.id, DANGER)]
+    if answer.outcome is Outcome.FAILED:
+        return [_button("Try again", "retry", answer.turn, PRIMARY)]
+    if answer.outcome is not Outcome.ANSWERED or answer.kind is not TurnKind.ASK:
+        return []
+    feedback = [_button("👍", "up", answer.turn, SECONDARY), _button("👎", "down", answer.turn, SECONDARY)]
+    return [*feedback, _button("Sources", "sources", answer.turn, SECONDARY)] if answer.sources else feedback
+
+
+def _button(label: str, action: str, target: str, style: int) -> Json:
+    return {"type": 2, "style": style, "label": label, "custom_id": custom_id(action, target)}
+
+
+def custom_id(action: str, target: str) -> str:
+    """Give what a button carries, so that it works after a restart: at most 100 characters."""
+    return f"duet:{action}:{target}"
+
+
+def _body(text: str, *, buttons: Sequence[Json] = (), files: Iterable[FileData] = (), is_private: bool = False) -> Body:
+    rows: list[Json] = [{"type": 1, "components": list(buttons)}] if buttons else []
+    content: dict[str, Json] = {"content": text, "components": rows}
+    if is_private:
+        content["flags"] = EPHEMERAL
+    return Body(content, tuple(files))
+
+
+def _file(name: str, text: str) -> FileData:
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_FILE_BYTES:
+        data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode() + b"\n[cut here]\n"
+    return FileData(name, data)
