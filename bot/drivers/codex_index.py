@@ -274,7 +274,7 @@ class Index:
 
     def sections(self, numbers: Sequence[int]) -> dict[int, Section]:
         """Give sections by their number in the index."""
-        rows = self._db.execute(_SECTION + " where s.id in (select value from json_each(?))", (json.dumps(numbers),))
+        rows = self._db.execute(f"{_SECTION} where s.id in ({_GIVEN})", (json.dumps(numbers),))
         return {number: _section(rest) for number, *rest in rows}
 
     def sections_of(self, document: str) -> list[tuple[int, Section]]:
@@ -329,6 +329,7 @@ join chunk c on c.id = f.chunk join section s on s.id = c.section
 order by f.score desc, f.chunk
 """
 
+_GIVEN = "select value from json_each(?)"
 _SECTION = (
     "select s.id, s.key, d.name, d.title, s.headings, s.anchor, s.line, s.end_line, s.text, s.level"
     " from section s join document d on d.id = s.document"
