@@ -93,7 +93,8 @@ KINDS: tuple[Kind, ...] = (
     _kind("private key",
           r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:"
           r"(?:[^-]|-(?!----)){16,20000}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-          r"|(?:\\n|\s|[A-Z][A-Za-z-]{2,20}: ?[^\n\\]{1,60}(?:\\n|\n)){0,12}[A-Za-z0-9+/]{40}[A-Za-z0-9+/=\s\\]{0,20000})"),
+          r"|(?:\\n|\s|[A-Z][A-Za-z-]{2,20}: ?[^\n\\]{1,60}(?:\\n|\n)){0,12}"
+          r"[A-Za-z0-9+/]{40}[A-Za-z0-9+/=\s\\]{0,20000})"),
     _kind("password in an address", r"://[^\s:/@'\"<>]{0,64}:(?P<secret>[^\s/@'\"<>$]{3,128})@"),
     _kind("authorization header",
           r"(?:[Bb]earer|[Bb]asic)\s{1,3}(?P<secret>(?=[A-Za-z_./+~=-]{0,60}\d)[A-Za-z0-9_./+~-]{20,2000}={0,2})",
