@@ -28,7 +28,10 @@ import logging
 import secrets
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from bot.ports import Profile
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +110,24 @@ class ModelRefused(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The prompt is longer than the model's context."""
+    """The prompt does not suit the model that is to answer: build it again and ask once more.
+
+    `build_for` is the profile to build for where it is another model's; `context_tokens` is the limit that the
+    endpoint named, if it did.
+    """
+
+    def __init__(
+        self,
+        room_text: str,
+        *,
+        build_for: Profile | None = None,
+        context_tokens: int | None = None,
+        detail: str = "",
+        partial: str = "",
+    ) -> None:
+        super().__init__(room_text, detail=detail, partial=partial)
+        self.build_for = build_for
+        self.context_tokens = context_tokens
 
 
 class ModelGarbled(ModelError):
