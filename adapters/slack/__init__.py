@@ -1,1 +1,1 @@
-"""Fronts: each turns one platform's events into turns, and answers into its messages."""
+"""Slack: a mention in a thread becomes an answer in that thread."""
