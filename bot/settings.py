@@ -148,6 +148,28 @@ class Settings:
     discord_gateway: str = setting(
         "", "discord.gateway", "Discord gateway address, for a double", env="DISCORD_GATEWAY"
     )
+    discord_guild: str = setting(
+        "",
+        "discord.guild",
+        "id of the one Discord server to register commands in (default: everywhere)",
+        check=lambda value: (
+            None if not value or value.isdigit() else f"must be a server id, digits only, not {value!r}"
+        ),
+    )
+    discord_threads: bool = setting(
+        False, "discord.threads", "open a Discord thread for each question asked in a text channel"
+    )
+    discord_message_content: bool = setting(
+        False,
+        "discord.message_content",
+        "use Discord's Message Content intent: answer in joined threads without a mention",
+    )
+    discord_shards: int = setting(
+        1, "discord.shards", "Discord gateway connections; 0 takes as many as Discord recommends", check=at_least(0)
+    )
+    discord_catch_up_s: float = setting(
+        3600.0, "discord.catch_up_s", "answer Discord mentions missed for at most this long; 0 never", check=at_least(0)
+    )
 
     http_host: str = setting("127.0.0.1", "http.host", "address that `duet serve` listens on")
     http_port: int = setting(
