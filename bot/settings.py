@@ -86,6 +86,13 @@ class Settings:
         "auto runs commands, ask waits for a person, off refuses",
         check=one_of("auto", "ask", "off"),
     )
+    policy_guests: bool = setting(False, "policy.guests", "guests may ask (never run)")
+    policy_askers: tuple[str, ...] = setting(
+        (), "policy.askers", "ids of people or groups that may use Duet; empty: all"
+    )
+    policy_approvers: tuple[str, ...] = setting((), "policy.approvers", "ids that may approve commands; empty: all")
+    policy_resetters: tuple[str, ...] = setting((), "policy.resetters", "ids that may reset; empty: all")
+
     docker_host: str = setting("", "docker.host", "the Docker engine (default: the local socket)", env="DOCKER_HOST")
     docker_tls_verify: bool = setting(
         False, "docker.tls_verify", "use TLS with the engine and check its certificate", env="DOCKER_TLS_VERIFY"
@@ -139,6 +146,22 @@ class Settings:
         "Slack Web API, ends in /api/",
         env="SLACK_API_URL",
         check=web_address,
+    )
+
+    slack_follow: str = setting(
+        "threads",
+        "slack.follow",
+        "answer mentions only (mention), also follow-ups in threads Duet is in (threads), or everything (all)",
+        check=one_of("mention", "threads", "all"),
+    )
+    slack_markdown: bool = setting(
+        True, "slack.markdown", "use Slack's newer blocks (markdown, table, container); off for old workspaces"
+    )
+    slack_sockets: int = setting(
+        2,
+        "slack.sockets",
+        "Socket Mode connections of this process: one always stands while another is renewed",
+        check=at_least(1),
     )
 
     discord_token: str = setting("", "discord.token", "Discord bot token", env="DISCORD_TOKEN", secret=True)
