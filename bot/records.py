@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bot.conversation import Answer, CommandResult, Json, Part, RoomKey, SessionKey, Turn
+from bot.conversation import Answer, Body, CommandResult, Json, Part, RoomKey, SessionKey, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
     """A turn that this process owns: `seq`, `attempt` and the generations fence every write made for it.
 
-    `parent` is the turn that a press goes on with; `is_void` says that a reset came before it was taken up; `stopped_by`
-    is the name of the person who stopped it.
+    `parent` is the turn that a press goes on with; `is_void` says that a reset came before it was taken up;
+    `stopped_by` is the name of the person who stopped it.
     """
 
     seq: int
@@ -94,6 +94,15 @@ class Decision:
     state: str
     decided_by: str
     command: PlannedCommand | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """A part about to be stored; the bytes of its files are kept already."""
+
+    key: str
+    ordinal: int
+    body: Body
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,7 @@ class Settings:
         check=one_of("auto", "ask", "off"),
     )
     policy_guests: bool = setting(False, "policy.guests", "guests may ask (never run)")
-    policy_askers: tuple[str, ...] = setting(
-        (), "policy.askers", "ids of people or groups that may use Duet; empty: all"
-    )
+    policy_askers: tuple[str, ...] = setting((), "policy.askers", "ids of people or groups that may ask; empty: all")
     policy_approvers: tuple[str, ...] = setting((), "policy.approvers", "ids that may approve commands; empty: all")
     policy_resetters: tuple[str, ...] = setting((), "policy.resetters", "ids that may reset; empty: all")
 

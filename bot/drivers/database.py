@@ -16,9 +16,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from sqlite_utils import Database as SqliteUtils
 
@@ -28,6 +28,7 @@ from bot.errors import BadInput, StoreUnavailable
 T = TypeVar("T")
 
 LOCK_WAIT_S = 10.0
+OTHERS_EVERY_S = 0.05
 
 
 class Database:
@@ -37,7 +38,9 @@ class Database:
         """Prepare; nothing is opened before `open`. `home=None` keeps everything in memory, for tests."""
         self.home = home
         self.owner = owner or f"{os.getpid()}-{secrets.token_hex(4)}"
-        self.changed = asyncio.Event()
+        self.tick = 0
+        self._changed = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="duet-store")
         self._locks: list[IO[bytes]] = []
         self._write_lock: IO[bytes] | None = None
@@ -50,6 +53,8 @@ class Database:
         Raises: BadInput when the file is damaged or was made by a newer version; StoreUnavailable when it is locked.
         """
         await self._in_thread(self._open)
+        if self.home is not None:
+            self._watch = asyncio.create_task(self._watch_others(), name="duet-store-watch")
 
     def _open(self) -> None:
         if self.home is not None:
@@ -75,7 +80,7 @@ class Database:
             raise StoreUnavailable(f"The database {self.path} cannot be opened now: {error}. Try again.") from error
         except sqlite3.DatabaseError as error:
             raise BadInput(
-                f"The database {self.path} is damaged ({error}). Move it away and start again, or put a backup in its place."
+                f"The database {self.path} is damaged ({error}). Move it away, or put a backup in its place."
             ) from error
 
     @property
@@ -83,17 +88,39 @@ class Database:
         return self.home / "duet.db" if self.home else None
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in one immediate transaction and commit. Raises: StoreUnavailable; whatever `work` raises rolls back."""
-        result = await self._in_thread(self._write, work)
-        self.changed.set()
+        """Run `work` in one immediate transaction and commit; what it raises rolls back. Raises: StoreUnavailable."""
+        result: T = await self._in_thread(lambda: self._write(work))
+        self._announce()
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` without a transaction of its own."""
         return await self._in_thread(lambda: work(self._conn))
 
-    async def data_version(self) -> int:
-        """Give a number that changes when *another* connection has committed."""
+    async def wait_for_change(self, tick: int, *, timeout_s: float) -> int:
+        """Wait until something was committed after `tick`, by this process or another; give the tick of now."""
+        if self.tick == tick:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+        return self.tick
+
+    def _announce(self) -> None:
+        self.tick += 1
+        was, self._changed = self._changed, asyncio.Event()
+        was.set()
+
+    async def _watch_others(self) -> None:
+        """Announce what other processes commit: `data_version` changes for their commits only."""
+        seen = await self._data_version()
+        while True:
+            await asyncio.sleep(OTHERS_EVERY_S)
+            with suppress(StoreUnavailable):
+                version = await self._data_version()
+                if version != seen:
+                    seen = version
+                    self._announce()
+
+    async def _data_version(self) -> int:
         return int(await self.read(lambda c: c.execute("PRAGMA data_version").fetchone()[0]))
 
     def is_alive(self, owner: str | None) -> bool:
@@ -119,6 +146,10 @@ class Database:
 
     async def close(self) -> None:
         """Close the file; what this process still owns counts as a dead owner's from now on."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
         await self._in_thread(self._close)
         self._thread.shutdown()
 
@@ -170,16 +201,17 @@ class Database:
     def _conn(self) -> sqlite3.Connection:
         if self._db is None:
             raise StoreUnavailable("The database is not open.")
-        conn: sqlite3.Connection = self._db.conn
-        return conn
+        return self._db.conn
 
-    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*args))
+            job = self._thread.submit(work)
+        except RuntimeError as error:
+            raise StoreUnavailable("The database is closed.") from error
+        try:
+            return await asyncio.wrap_future(job)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"The database cannot be used now: {error}.") from error
-        except RuntimeError as error:  # the thread is gone: closed already
-            raise StoreUnavailable("The database is closed.") from error
 
 
 def is_locked(path: Path) -> bool:

@@ -6,22 +6,12 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from bot.conversation import Answer, Body, Part, RoomKey, SessionKey
 from bot.drivers.database import Database
 from bot.drivers.rows import body_of, dumped
 from bot.errors import Superseded
-from bot.records import OpenTurn, ToDeliver
-
-
-@dataclass(frozen=True, slots=True)
-class NewPart:
-    """A part about to be stored; its files' bytes lie under their hash already."""
-
-    key: str
-    ordinal: int
-    body: Body
+from bot.records import NewPart, OpenTurn, ToDeliver
 
 
 class OutboxRows:
@@ -90,8 +80,8 @@ class OutboxRows:
     async def next_part(self, platforms: Collection[str]) -> ToDeliver | None:
         """Take the next part that may be posted: parts of one session go in order, sessions side by side.
 
-        A part whose room or session was reset since is dropped, or, when it may have been posted by a process that died,
-        given with `is_final=False`: to be looked for and deleted.
+        A part whose room or session was reset since is dropped, or, when it may have been posted by a process that
+        died, given with `is_final=False`: to be looked for and deleted.
         """
         return await self._db.write(lambda c: self._next_part(c, platforms))
 
@@ -100,11 +90,12 @@ class OutboxRows:
         rows = c.execute(
             f"""SELECT o.*, t.message_id, t.reply_to_json,
                   s.generation <> o.generation OR r.generation <> o.room_generation AS void
-                FROM outbox o JOIN turns t ON t.seq = o.turn JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = t.room
+                FROM outbox o JOIN turns t ON t.seq = o.turn JOIN sessions s ON s.key = o.session
+                JOIN rooms r ON r.key = t.room
                 WHERE o.platform IN ({marks}) AND o.state IN ('ready', 'posting') AND o.next_try_at <= ?
                 AND NOT EXISTS(SELECT 1 FROM outbox e WHERE e.session = o.session AND e.state IN ('ready', 'posting')
                                AND (e.turn, e.ordinal) < (o.turn, o.ordinal))
-                ORDER BY o.turn, o.ordinal""",  # noqa: S608 - marks only
+                ORDER BY o.turn, o.ordinal""",
             (*platforms, self._now()),
         ).fetchall()
         for row in rows:
@@ -134,7 +125,7 @@ class OutboxRows:
     async def next_try_at(self, platforms: Collection[str]) -> int | None:
         """Give when the earliest part that waits for its time may be tried again."""
         marks = ", ".join("?" * len(platforms))
-        sql = f"SELECT min(next_try_at) FROM outbox WHERE state = 'ready' AND platform IN ({marks}) AND next_try_at > ?"  # noqa: S608
+        sql = f"SELECT min(next_try_at) FROM outbox WHERE state = 'ready' AND platform IN ({marks}) AND next_try_at > ?"
         found: int | None = await self._db.read(lambda c: c.execute(sql, (*platforms, self._now())).fetchone()[0])
         return found
 
@@ -188,7 +179,8 @@ class OutboxRows:
 
     async def outbox_age_at(self) -> int | None:
         """Give when the turn of the oldest unposted part was settled; None when all is posted."""
-        sql = """SELECT min(t.settled_at) FROM outbox o JOIN turns t ON t.seq = o.turn WHERE o.state IN ('ready', 'posting')"""
+        sql = """SELECT min(t.settled_at) FROM outbox o JOIN turns t ON t.seq = o.turn
+                 WHERE o.state IN ('ready', 'posting')"""
         found: int | None = await self._db.read(lambda c: c.execute(sql).fetchone()[0])
         return found
 

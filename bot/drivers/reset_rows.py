@@ -27,8 +27,7 @@ class ResetRows:
             values = _scope(reset)
             if reset.turn.session.thread is None:
                 raised = c.execute(
-                    """UPDATE rooms SET generation = generation + 1, doomed_generation = generation
-                       WHERE key = :room AND generation = :room_generation""",
+                    "UPDATE rooms SET generation = generation + 1 WHERE key = :room AND generation = :room_generation",
                     values,
                 ).rowcount
                 if raised:
@@ -40,12 +39,12 @@ class ResetRows:
                 )
             c.execute(
                 f"""UPDATE outbox SET state = 'dropped' WHERE state = 'ready' AND ref IS NULL AND attempts = 0
-                    AND turn IN (SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD})""",  # noqa: S608
+                    AND turn IN (SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD})""",
                 values,
             )
             c.execute(
                 f"""UPDATE tickets SET state = 'void' WHERE state = 'waiting' AND command IN (
-                    SELECT k.id FROM commands k JOIN turns t ON t.seq = k.turn WHERE {_where(reset)} AND {_OLD})""",  # noqa: S608
+                    SELECT k.id FROM commands k JOIN turns t ON t.seq = k.turn WHERE {_where(reset)} AND {_OLD})""",
                 values,
             )
 
@@ -58,13 +57,13 @@ class ResetRows:
             values = _scope(reset)
             turns = c.execute(
                 f"""SELECT count(*) FROM turns t WHERE {_where(reset)} AND t.state IN ('heard', 'running')
-                    AND t.kind NOT IN ('reset', 'stop') AND {_OLD}""",  # noqa: S608
+                    AND t.kind NOT IN ('reset', 'stop') AND {_OLD}""",
                 values,
             ).fetchone()[0]
             parts = c.execute(
                 f"""SELECT count(*) FROM outbox o JOIN turns t ON t.seq = o.turn JOIN sessions s ON s.key = t.session
                     JOIN rooms r ON r.key = t.room WHERE {_where(reset)} AND o.state IN ('draft', 'ready', 'posting')
-                    AND (o.generation <> s.generation OR o.room_generation <> r.generation)""",  # noqa: S608
+                    AND (o.generation <> s.generation OR o.room_generation <> r.generation)""",
                 values,
             ).fetchone()[0]
             return int(turns + parts)
@@ -77,7 +76,7 @@ class ResetRows:
         def work(c: sqlite3.Connection) -> None:
             values = _scope(reset)
             old = (
-                f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD} AND t.state NOT IN ('heard', 'running'))"  # noqa: S608
+                f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD} AND t.state NOT IN ('heard', 'running'))"
             )
             c.execute(f"DELETE FROM messages WHERE turn IN {old}", values)
             c.execute(f"DELETE FROM calls WHERE turn IN {old}", values)
@@ -98,15 +97,6 @@ class ResetRows:
         sql = "SELECT max(cleared_mark) FROM sessions WHERE key = ? OR key = ?"
         found = await self._db.read(lambda c: c.execute(sql, (str(session), str(session.room))).fetchone()[0])
         return int(found or 0)
-
-    async def doomed_rooms(self) -> list[tuple[RoomKey, int]]:
-        """Give the rooms whose sandbox has still to be destroyed, and through which generation."""
-        sql = "SELECT key, doomed_generation FROM rooms WHERE doomed_generation IS NOT NULL"
-        return await self._db.read(lambda c: [(RoomKey.parse(row[0]), row[1]) for row in c.execute(sql)])
-
-    async def sandbox_destroyed(self, room: RoomKey, *, through: int) -> None:
-        sql = "UPDATE rooms SET doomed_generation = NULL WHERE key = ? AND doomed_generation <= ?"
-        await self._db.write(lambda c: c.execute(sql, (str(room), through)))
 
     async def room_generation(self, room: RoomKey) -> int:
         """Give the room's generation of now; 0 for a room never seen."""

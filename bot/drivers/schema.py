@@ -8,7 +8,7 @@ migrations = Migrations("duet")
 
 TABLES = """
 CREATE TABLE rooms(
-    key TEXT PRIMARY KEY, generation INTEGER NOT NULL DEFAULT 0, doomed_generation INTEGER,
+    key TEXT PRIMARY KEY, generation INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL, last_active_at INTEGER NOT NULL);
 CREATE TABLE sessions(
     key TEXT PRIMARY KEY, room TEXT NOT NULL, generation INTEGER NOT NULL DEFAULT 0,
@@ -30,9 +30,9 @@ CREATE TABLE messages(
 CREATE INDEX messages_of_session ON messages(session, turn, id);
 CREATE TABLE calls(
     id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, step INTEGER NOT NULL, state TEXT NOT NULL, model TEXT NOT NULL,
-    request_json TEXT NOT NULL, findings_json TEXT NOT NULL, reply TEXT NOT NULL DEFAULT '', finish TEXT NOT NULL DEFAULT '',
-    prompt_tokens INTEGER NOT NULL DEFAULT 0, reply_tokens INTEGER NOT NULL DEFAULT 0, first_piece_ms INTEGER,
-    total_ms INTEGER, error TEXT NOT NULL DEFAULT '', at INTEGER NOT NULL, UNIQUE(turn, step));
+    request_json TEXT NOT NULL, findings_json TEXT NOT NULL, reply TEXT NOT NULL DEFAULT '',
+    finish TEXT NOT NULL DEFAULT '', prompt_tokens INTEGER NOT NULL DEFAULT 0, reply_tokens INTEGER NOT NULL DEFAULT 0,
+    first_piece_ms INTEGER, total_ms INTEGER, error TEXT NOT NULL DEFAULT '', at INTEGER NOT NULL, UNIQUE(turn, step));
 CREATE TABLE commands(
     id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, step INTEGER NOT NULL, ordinal INTEGER NOT NULL, room TEXT NOT NULL,
     room_generation INTEGER NOT NULL, code TEXT NOT NULL, state TEXT NOT NULL, owner TEXT, result_json TEXT,
@@ -42,16 +42,19 @@ CREATE TABLE tickets(
     id TEXT PRIMARY KEY, command INTEGER NOT NULL UNIQUE, state TEXT NOT NULL DEFAULT 'waiting', decided_by TEXT,
     decided_turn INTEGER, decided_at INTEGER, expires_at INTEGER NOT NULL);
 CREATE TABLE outbox(
-    key TEXT PRIMARY KEY, turn INTEGER NOT NULL, session TEXT NOT NULL, platform TEXT NOT NULL, ordinal INTEGER NOT NULL,
-    body_json TEXT NOT NULL, files_json TEXT NOT NULL DEFAULT '[]', generation INTEGER NOT NULL,
-    room_generation INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT, attempts INTEGER NOT NULL DEFAULT 0,
+    key TEXT PRIMARY KEY, turn INTEGER NOT NULL, session TEXT NOT NULL, platform TEXT NOT NULL,
+    ordinal INTEGER NOT NULL, body_json TEXT NOT NULL, files_json TEXT NOT NULL DEFAULT '[]',
+    generation INTEGER NOT NULL, room_generation INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
     next_try_at INTEGER NOT NULL DEFAULT 0, shown_at INTEGER, ref TEXT, error TEXT NOT NULL DEFAULT '');
 CREATE INDEX open_parts ON outbox(session, turn, ordinal) WHERE state IN ('draft', 'ready', 'posting');
 CREATE INDEX parts_of_turn ON outbox(turn, ordinal);
 CREATE TABLE sandboxes(
-    room TEXT PRIMARY KEY, generation INTEGER NOT NULL, host TEXT NOT NULL DEFAULT '', container_id TEXT NOT NULL DEFAULT '',
-    snapshot TEXT NOT NULL DEFAULT '', dirty INTEGER NOT NULL DEFAULT 0, state TEXT NOT NULL, last_used_at INTEGER NOT NULL);
-CREATE TABLE feedback(turn INTEGER NOT NULL, user TEXT NOT NULL, verdict TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY(turn, user));
+    room TEXT PRIMARY KEY, generation INTEGER NOT NULL, host TEXT NOT NULL, container_id TEXT NOT NULL,
+    snapshot INTEGER NOT NULL, dirty INTEGER NOT NULL, state TEXT NOT NULL, last_used_at INTEGER NOT NULL,
+    doomed_through INTEGER NOT NULL, destroyed_through INTEGER NOT NULL);
+CREATE TABLE feedback(
+    turn INTEGER NOT NULL, user TEXT NOT NULL, verdict TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY(turn, user));
 CREATE TABLE usage(
     user TEXT NOT NULL, room TEXT NOT NULL, day TEXT NOT NULL, turns INTEGER NOT NULL DEFAULT 0,
     commands INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(user, room, day));

@@ -81,8 +81,8 @@ class StepRows:
         def work(c: sqlite3.Connection) -> None:
             changed = c.execute(
                 f"""UPDATE calls SET state = 'complete', reply = :reply, finish = :finish, model = :model,
-                    prompt_tokens = :prompt_tokens, reply_tokens = :reply_tokens, first_piece_ms = :first, total_ms = :total
-                    WHERE turn = :asking AND step = :step AND {FENCE}""",
+                    prompt_tokens = :prompt_tokens, reply_tokens = :reply_tokens, first_piece_ms = :first,
+                    total_ms = :total WHERE turn = :asking AND step = :step AND {FENCE}""",
                 values,
             )
             _must_change(changed, turn)
@@ -135,8 +135,8 @@ class StepRows:
             if running is not None:
                 return Start.BUSY if self._db.is_alive(running["owner"]) else Start.ORPHANED
             changed = c.execute(
-                f"""UPDATE commands SET state = 'running', owner = :owner WHERE id = :id AND state IN ('planned', 'approved')
-                    AND {FENCE}""",
+                f"""UPDATE commands SET state = 'running', owner = :owner
+                    WHERE id = :id AND state IN ('planned', 'approved') AND {FENCE}""",
                 self._fenced(turn, id=command.id),
             )
             _must_change(changed, turn)

@@ -1,4 +1,4 @@
-"""The store: every verb about turns, steps, the outbox and resets, over one database."""
+"""The store: every verb about turns, steps, the outbox, resets and sandboxes, over one database."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from bot.drivers.database import Database
 from bot.drivers.outbox_rows import OutboxRows
 from bot.drivers.reset_rows import ResetRows
+from bot.drivers.sandbox_rows import SandboxRows
 from bot.drivers.step_rows import StepRows
 from bot.drivers.turn_rows import TurnRows
 
 
-class SqliteStore(TurnRows, StepRows, OutboxRows, ResetRows):
+class SqliteStore(TurnRows, StepRows, OutboxRows, ResetRows, SandboxRows):
     """One process's door to the file that all of them share. Each verb is one transaction."""
 
     def __init__(self, home: Path | None, *, now: Callable[[], int], owner: str | None = None) -> None:
@@ -21,6 +22,7 @@ class SqliteStore(TurnRows, StepRows, OutboxRows, ResetRows):
         StepRows.__init__(self, database, now)
         OutboxRows.__init__(self, database, now)
         ResetRows.__init__(self, database, now)
+        SandboxRows.__init__(self, database)
         self.database = database
 
     async def open(self) -> None:
@@ -29,9 +31,14 @@ class SqliteStore(TurnRows, StepRows, OutboxRows, ResetRows):
     async def close(self) -> None:
         await self.database.close()
 
-    async def version(self) -> int:
-        """Give a number that changes when another process has written."""
-        return await self.database.data_version()
+    @property
+    def tick(self) -> int:
+        """A number that changes with every commit, of this process or another."""
+        return self.database.tick
+
+    async def wait_for_change(self, tick: int, *, timeout_s: float) -> int:
+        """Wait until something was committed after `tick`, at most `timeout_s`; give the tick of now."""
+        return await self.database.wait_for_change(tick, timeout_s=timeout_s)
 
     def hold(self, name: str) -> bool:
         """Take a lock of the whole program; False when another process has it."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from bot.conversation import Answer, Author, Message, Outcome, RoomKey, SessionKey, Turn, TurnKind, Verdict
 from bot.drivers.database import Database
-from bot.drivers.outbox_rows import NewPart, insert_parts
+from bot.drivers.outbox_rows import insert_parts
 from bot.drivers.rows import answer_of, dumped, open_turn_of, turn_of
 from bot.errors import Superseded
-from bot.records import OpenTurn, SettledTurn
+from bot.records import NewPart, OpenTurn, SettledTurn
 
 BESIDE = "('reset', 'stop')"
 
@@ -19,6 +19,10 @@ BESIDE = "('reset', 'stop')"
 FENCE = """EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room
   WHERE t.seq = :seq AND t.owner = :owner AND t.attempts = :attempt AND t.state = 'running' AND t.stop IS NULL
   AND s.generation = t.generation AND r.generation = t.room_generation)"""
+
+
+_IS_HEAD = f"""NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND o.seq < t.seq
+  AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})"""
 
 
 class TurnRows:
@@ -49,8 +53,8 @@ class TurnRows:
         _touch(c, session, self._now())
         generations = (parent["generation"], parent["room_generation"]) if parent else _generations(c, session)
         inserted = c.execute(
-            """INSERT OR IGNORE INTO turns(platform, space, channel, message_id, kind, parent_seq, target, verdict, room,
-                 session, author_json, text, files_json, at, generation, room_generation, reply_to_json, owner)
+            """INSERT OR IGNORE INTO turns(platform, space, channel, message_id, kind, parent_seq, target, verdict,
+                 room, session, author_json, text, files_json, at, generation, room_generation, reply_to_json, owner)
                VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(turn.room.platform, turn.room.space, turn.room.channel, turn.id, turn.kind),
@@ -98,35 +102,36 @@ class TurnRows:
     async def begin(self, platforms: Collection[str], *, beside: bool = False) -> OpenTurn | None:
         """Take the head of a lane that nobody alive holds; None when there is none.
 
-        `beside` takes resets and stops instead, which wait for no lane.
+        `beside` takes resets and stops instead, which wait for no lane. A turn of this process's own front is taken
+        whatever its platform.
         """
+        if await self._db.read(lambda c: self._takeable(c, platforms, beside=beside)) is None:
+            return None  # the usual case costs no transaction
         return await self._db.write(lambda c: self._begin(c, platforms, beside=beside))
 
-    def _begin(self, c: sqlite3.Connection, platforms: Collection[str], *, beside: bool) -> OpenTurn | None:
+    def _takeable(self, c: sqlite3.Connection, platforms: Collection[str], *, beside: bool) -> int | None:
         marks = ", ".join("?" * len(platforms))
-        kinds = f"IN {BESIDE}" if beside else f"NOT IN {BESIDE}"
-        head = (
-            ""
-            if beside
-            else f"""AND NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND o.seq < t.seq
-                     AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})"""
-        )
+        kinds = f"IN {BESIDE}" if beside else f"NOT IN {BESIDE} AND {_IS_HEAD}"
         rows = c.execute(
             f"""SELECT t.seq, t.state, t.owner FROM turns t WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
-                AND t.platform IN ({marks}) {head} ORDER BY t.seq""",  # noqa: S608 - marks and constants only
-            tuple(platforms),
-        ).fetchall()
+                AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
+            (*platforms, self._db.owner),
+        )
         for row in rows:
-            if row["owner"] == self._db.owner and row["state"] == "running":
-                continue
-            if row["owner"] not in (None, self._db.owner) and self._db.is_alive(row["owner"]):
-                continue
-            c.execute(
-                "UPDATE turns SET state = 'running', owner = ?, attempts = attempts + 1 WHERE seq = ?",
-                (self._db.owner, row["seq"]),
-            )
-            return _loaded(c, row["seq"])
+            is_mine = row["owner"] == self._db.owner
+            if row["state"] == "heard" and (row["owner"] is None or is_mine):
+                return int(row["seq"])
+            if not is_mine and not self._db.is_alive(row["owner"]):
+                return int(row["seq"])
         return None
+
+    def _begin(self, c: sqlite3.Connection, platforms: Collection[str], *, beside: bool) -> OpenTurn | None:
+        seq = self._takeable(c, platforms, beside=beside)
+        if seq is None:
+            return None
+        sql = "UPDATE turns SET state = 'running', owner = ?, attempts = attempts + 1 WHERE seq = ?"
+        c.execute(sql, (self._db.owner, seq))
+        return _loaded(c, seq)
 
     async def doomed(self, seqs: Collection[int]) -> dict[int, str]:
         """Give, of these running turns, those that a reset (value '') or a person (the name) has ended."""
@@ -136,7 +141,7 @@ class TurnRows:
             rows = c.execute(
                 f"""SELECT t.seq, t.stop, s.generation <> t.generation OR r.generation <> t.room_generation AS void
                     FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room
-                    WHERE t.seq IN ({marks}) AND t.kind NOT IN {BESIDE}""",  # noqa: S608 - marks and constants only
+                    WHERE t.seq IN ({marks}) AND t.kind NOT IN {BESIDE}""",
                 tuple(seqs),
             ).fetchall()
             return {row["seq"]: "" if row["void"] else row["stop"] for row in rows if row["void"] or row["stop"]}
@@ -161,7 +166,8 @@ class TurnRows:
 
         def work(c: sqlite3.Connection) -> None:
             changed = c.execute(
-                f"UPDATE turns SET state = :state, answer_json = :answer, settled_at = :at WHERE seq = :seq AND {FENCE}",
+                f"""UPDATE turns SET state = :state, answer_json = :answer, settled_at = :at
+                    WHERE seq = :seq AND {FENCE}""",
                 self.fenced(turn, state=answer.outcome, answer=dumped(answer), at=self._now()),
             )
             if not changed.rowcount:
@@ -226,7 +232,7 @@ class TurnRows:
 
         def work(c: sqlite3.Connection) -> list[Message]:
             rows = c.execute(
-                """SELECT m.role, m.author, m.text, m.at FROM messages m
+                """SELECT m.role, m.author, m.text, m.at, t.message_id FROM messages m JOIN turns t ON t.seq = m.turn
                    JOIN sessions s ON s.key = m.session WHERE m.session = ? AND m.generation = s.generation
                    AND m.turn < ? ORDER BY m.turn, m.id""",
                 (str(session), before.asking.seq if before else 1 << 62),
@@ -273,11 +279,13 @@ def _files_json(turn: Turn) -> str:
 def _touch(c: sqlite3.Connection, session: SessionKey, now: int) -> None:
     """Make room and session known, and note that something happened there."""
     c.execute(
-        "INSERT INTO rooms(key, created_at, last_active_at) VALUES(?1, ?2, ?2) ON CONFLICT DO UPDATE SET last_active_at = ?2",
+        """INSERT INTO rooms(key, created_at, last_active_at) VALUES(?1, ?2, ?2)
+           ON CONFLICT DO UPDATE SET last_active_at = ?2""",
         (str(session.room), now),
     )
     c.execute(
-        "INSERT INTO sessions(key, room, last_active_at) VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET last_active_at = ?3",
+        """INSERT INTO sessions(key, room, last_active_at) VALUES(?1, ?2, ?3)
+           ON CONFLICT DO UPDATE SET last_active_at = ?3""",
         (str(session), str(session.room), now),
     )
 

@@ -1,0 +1,113 @@
+"""Who runs next: one turn a session in order of arrival, sessions side by side; a dead process's turns are taken up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from bot.errors import attempt
+from bot.ports import Store
+from bot.records import OpenTurn
+
+log = logging.getLogger(__name__)
+
+TURNS_AT_ONCE = 16
+# Nobody announces its own death: without other news the heads of the lanes are looked at this often.
+LOOK_EVERY_S = 0.1
+
+
+class Lanes:
+    """The loop that takes turns up and cancels those that a reset or a person ended."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        platforms: Callable[[], Collection[str]],
+        work: Callable[[OpenTurn], Awaitable[None]],
+        end: Callable[[OpenTurn, str], Awaitable[None]],
+        beside: Callable[[OpenTurn], Awaitable[None]],
+        turns_at_once: int = TURNS_AT_ONCE,
+    ) -> None:
+        """`work` answers a turn; `end` cleans up after one that was cancelled (by whom; '' for a reset)."""
+        self._store = store
+        self._platforms = platforms
+        self._work = work
+        self._end = end
+        self._beside = beside
+        self._turns_at_once = turns_at_once
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._ended_by: dict[int, str] = {}
+        self._wrappers: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    async def run(self) -> None:
+        """Take turns for ever; a fault of one round is logged and the next goes on."""
+        tick = -1
+        while True:
+            await attempt(self._cancel_doomed(), where="looking for turns that were ended")
+            if not self._is_closing:
+                await attempt(self._take(), where="looking for the next turn")
+            tick = await self._store.wait_for_change(tick, timeout_s=LOOK_EVERY_S)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    async def drain(self, *, timeout_s: float) -> bool:
+        """Take nothing new and wait for what runs; True when all of it ended in time."""
+        self._is_closing = True
+        if self._wrappers:
+            await asyncio.wait(self._wrappers, timeout=timeout_s)
+        return not self._wrappers
+
+    async def close(self) -> None:
+        """Let go of what still runs: its rows stay `running`, and the next process takes them up."""
+        self._is_closing = True
+        for task in self._running.values():
+            task.cancel()
+        if self._wrappers:
+            await asyncio.wait(self._wrappers)
+
+    async def _take(self) -> None:
+        while (turn := await self._store.begin(self._platforms(), beside=True)) is not None:
+            self._start(turn, self._beside)
+        while len(self._running) < self._turns_at_once:
+            turn = await self._store.begin(self._platforms())
+            if turn is None:
+                return
+            self._start(turn, self._work)
+
+    def _start(self, turn: OpenTurn, work: Callable[[OpenTurn], Awaitable[None]]) -> None:
+        self._running[turn.seq] = asyncio.create_task(_as_task(work(turn)), name=f"turn {turn}")
+        wrapper = asyncio.create_task(self._see_through(turn, self._running[turn.seq]), name=f"lane {turn}")
+        self._wrappers.add(wrapper)
+        wrapper.add_done_callback(self._wrappers.discard)
+
+    async def _see_through(self, turn: OpenTurn, task: asyncio.Task[None]) -> None:
+        """Wait for a turn's task and clean up after it if it was cancelled for a reason; never cancelled itself."""
+        await asyncio.wait({task})
+        by = self._ended_by.pop(turn.seq, None)
+        if by is not None:
+            await attempt(self._end(turn, by), where=f"ending {turn}")
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            # A Superseded turn that nobody ended: another owner has it, or the same news reached us as an exception.
+            doomed = await self._store.doomed([turn.seq])
+            if turn.seq in doomed:
+                await attempt(self._end(turn, doomed[turn.seq]), where=f"ending {turn}")
+            else:
+                log.warning("Turn %s was let go: %s", turn, error, extra={"action": "let go"})
+        self._running.pop(turn.seq, None)
+
+    async def _cancel_doomed(self) -> None:
+        doomed = await self._store.doomed([seq for seq in self._running if seq not in self._ended_by])
+        for seq, by in doomed.items():
+            task = self._running.get(seq)
+            if task is not None and not task.done():
+                self._ended_by[seq] = by
+                task.cancel()
+
+
+async def _as_task(work: Awaitable[None]) -> None:
+    await work
