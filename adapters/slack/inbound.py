@@ -338,7 +338,7 @@ def hear_press(body: Payload, me: Identity, *, now_ms: int) -> Pressed | None:
     if not (channel and user and trigger and value):
         return None
     room = RoomKey(PLATFORM, me.team, channel)
-    match text_at(action, "action_id"):
+    match text_at(action, "action_id").partition(".")[0]:
         case "duet_feedback":
             verdict, _, turn = value.partition(":")
             return Feedback(room, turn, user, verdict) if verdict in ("good", "bad") and turn else None
