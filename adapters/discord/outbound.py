@@ -1,6 +1,7 @@
 """An answer -> Discord's messages. Pure: what is given here is stored first and posted later, perhaps twice.
 
-A body's `content` is Discord's own JSON for a message: content, components, and flags where it is for one person only.
+A body's `content` is Discord's own JSON for a message: content, components, and flags where it concerns only the person
+who asked (a refusal), which counts where Discord can show something to one person.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ MAX_FILE_BYTES = 8_000_000  # below the 10 MiB that every server takes
 OUTPUT_CHARS = 1400
 OUTPUT_HEAD_CHARS = 900
 CODE_CHARS = 1200
+DRAFT_OUTPUT_CHARS = 500
 SOURCE_CHARS = 200
 TAIL_CHARS = 900
 
@@ -59,7 +61,7 @@ def render(answer: Answer) -> tuple[Body, ...]:
         texts = [_shortened(middle, tail)]
         files.append(_file("answer.md", whole(answer)))
     bodies = [_body(text) for text in texts]
-    bodies[-1] = _body(texts[-1], buttons=_buttons(answer), files=files, is_private=_is_private(answer))
+    bodies[-1] = _body(texts[-1], buttons=_buttons(answer), files=files, is_private=answer.outcome is Outcome.REFUSED)
     return tuple(bodies)
 
 
@@ -106,9 +108,17 @@ def _source(source: Source) -> str:
 
 
 def _draft(answer: Answer) -> Body:
-    texts = pieces(blocks(answer.text), limit=LIMIT_CHARS - len(_DRAFT_MARK)) or ["-# thinking…"]
-    text = texts[0] + _DRAFT_MARK if answer.text.strip() else texts[0]
+    """Give the newest of an unfinished answer, with the button that stops it."""
+    cards = [block for result in answer.commands for block in _draft_card(result)]
+    texts = pieces([*blocks(answer.text), *cards], limit=LIMIT_CHARS - len(_DRAFT_MARK))
+    text = texts[-1] + _DRAFT_MARK if texts else "-# thinking…"
     return _body(text, buttons=[_button("Stop", "stop", answer.turn, SECONDARY)])
+
+
+def _draft_card(result: CommandResult) -> list[Block]:
+    said = result.note or "running" if result.ended is Ended.NOT_STARTED else ended(result)
+    output = (result.stdout + result.stderr)[-DRAFT_OUTPUT_CHARS:].strip("\n")
+    return [*_shown_code(result.code), f"-# {inline(said)}", *([coloured(output)] if output else [])]
 
 
 def _nonempty(wanted: list[Block], answer: Answer) -> list[Block]:
@@ -182,11 +192,6 @@ def _small(answer: Answer) -> list[Block]:
     if answer.incident:
         lines.append(f"-# Incident {answer.incident}: say this number to whoever runs Duet")
     return ["\n".join(lines)] if lines else []
-
-
-def _is_private(answer: Answer) -> bool:
-    """A press that decided nothing (too late, not allowed) concerns only the one who pressed."""
-    return answer.kind is TurnKind.PRESS and answer.outcome is Outcome.REFUSED
 
 
 def _buttons(answer: Answer) -> list[Json]:

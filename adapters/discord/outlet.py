@@ -12,7 +12,7 @@ import discord
 
 from adapters.discord import faults, outbound
 from adapters.discord.permissions import missing
-from adapters.discord.posting import LATE, Poster
+from adapters.discord.posting import LATE, LATE_PRIVATE, TOO_LATE, Poster
 from adapters.discord.surroundings import Looker
 from adapters.discord.tokens import Tokens
 from adapters.pacing import Pacer
@@ -134,10 +134,17 @@ class DiscordOutlet:
             log.info("Could not tell a person either: %s", error, extra={"action": "tell"})
 
     async def tell_late(self, turn: Turn) -> None:
-        """Say, shortly before a token ends, that the answer will come as a message. Never raises."""
-        part = Part("", turn.id, turn.session, 0, turn.reply_to, Body({"content": LATE}))
+        """Say, shortly before a token ends, where the answer will come. Never raises."""
+        await self._notice(turn, LATE_PRIVATE if turn.reply_to.get("private") else LATE)
+
+    async def tell_too_late(self, turn: Turn) -> None:
+        """Say, shortly before a token ends, that nothing can come after it. Never raises."""
+        await self._notice(turn, TOO_LATE)
+
+    async def _notice(self, turn: Turn, text: str) -> None:
+        part = Part("", turn.id, turn.session, 0, turn.reply_to, Body({"content": text}))
         try:
-            await self._poster.replace_original(part, LATE)
+            await self._poster.replace_original(part, text)
         except faults.RequestFailed as error:
             log.info("Could not say that an answer is late: %s", error, extra={"action": "late"})
 

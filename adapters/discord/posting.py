@@ -14,6 +14,7 @@ from typing import Any, cast
 import discord
 
 from adapters.discord import faults
+from adapters.discord.formatting import FENCE, LIMIT_CHARS
 from adapters.discord.outbound import EPHEMERAL
 from adapters.discord.tokens import Tokens
 from bot.conversation import Body, FileData, Part
@@ -22,6 +23,7 @@ from bot.errors import OutletRefused
 log = logging.getLogger(__name__)
 
 LATE = "-# This takes longer than Discord keeps an answer open; it will come as a message in this channel."
+LATE_PRIVATE = "-# This takes longer than Discord keeps an answer open; it will come as a direct message."
 TOO_LATE = "-# This took longer than Discord keeps an answer open, and Duet is not in this server: it was stopped."
 _NO_FILES = "-# Duet may not attach files here, so the rest is missing (permission Attach Files)."
 _IN_FILE = "-# Discord did not take this text; it is in the file below."
@@ -351,5 +353,6 @@ def _in_file(body: Body) -> Body:
 
 
 def _without_files(body: Body) -> Body:
-    text = text_of(body)
-    return replace(body, content={**body.content, "content": f"{text[: 1999 - len(_NO_FILES)]}\n{_NO_FILES}"}, files=())
+    text = text_of(body)[: LIMIT_CHARS - len(_NO_FILES) - len(FENCE) - 2]
+    closing = f"\n{FENCE}" if text.count(FENCE) % 2 else ""
+    return replace(body, content={**body.content, "content": f"{text}{closing}\n{_NO_FILES}"}, files=())

@@ -1,0 +1,174 @@
+"""What the gateway tells, told on to Duet: messages, edits, deletions, and channels that go away."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import discord
+
+from adapters.discord import faults
+from adapters.discord.catchup import CatchUp
+from adapters.discord.commands import HELP
+from adapters.discord.entry import NOT_STORED
+from adapters.discord.inbound import (
+    PLATFORM,
+    is_addressed,
+    is_help,
+    is_role_addressed,
+    is_spoken,
+    place_of,
+    to_turn,
+)
+from bot.conversation import RoomKey, SessionKey, Turn
+from bot.errors import Incident, StoreUnavailable, attempt
+
+if TYPE_CHECKING:
+    from bot.duet import Duet
+
+log = logging.getLogger(__name__)
+
+# A mention added to a message later than this is no question any more.
+EDIT_COUNTS_MS = 15 * 60 * 1000
+PICK_ME = "You mentioned my role. Discord shows me your words only if you mention me, the one named below **Apps**."
+
+
+class Listener:
+    """The handlers of gateway events. Each is done when the turn is stored; the work happens elsewhere."""
+
+    def __init__(self, client: discord.Client, duet: Duet, *, opens_threads: bool, reads_threads: bool) -> None:
+        self._client = client
+        self._duet = duet
+        self._opens_threads = opens_threads
+        self._reads_threads = reads_threads
+        self.catch_up: CatchUp | None = None
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Hear a message that addresses Duet."""
+        if self.catch_up is not None:
+            self.catch_up.note(message)
+        if is_spoken(message):
+            await attempt(self.hear(message), where=f"hearing message {message.id}")
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        """Hear a message into which Duet's mention was written later; one heard before counts once."""
+        message = payload.message
+        edited = message.edited_at
+        if edited is None or not is_spoken(message):
+            return
+        if (edited - message.created_at).total_seconds() * 1000 <= EDIT_COUNTS_MS:
+            await attempt(self.hear(message), where=f"hearing edited message {message.id}")
+
+    async def hear(self, message: discord.Message) -> None:
+        """Claim the turn of a message, if it is one."""
+        me = self._client.user
+        if me is None or not (message := await self._placed(message)):
+            return
+        is_role = is_role_addressed(message)
+        if not (is_addressed(message, me) or is_role or await self._is_follow_up(message)):
+            return
+        turn = to_turn(message, me, opens_threads=self._opens_threads)
+        if not turn.text:
+            await self._reply(message, PICK_ME if is_role and not is_addressed(message, me) else HELP)
+        elif is_help(turn.text):
+            await self._reply(message, HELP)
+        else:
+            await self._take(message, turn)
+
+    async def _take(self, message: discord.Message, turn: Turn) -> None:
+        try:
+            await self._duet.hear(turn)
+        except StoreUnavailable as error:
+            log.warning("Did not take a turn: %s", error, extra={"action": "not stored"})
+            await self._reply(message, NOT_STORED)
+
+    async def _placed(self, message: discord.Message) -> discord.Message:
+        """Give the message with its channel known: a thread that was archived before Duet came is not at first."""
+        if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
+            try:
+                message.channel = await self._client.fetch_channel(message.channel.id)  # type: ignore[assignment]
+            except faults.RequestFailed as error:
+                log.info("Could not look up a channel: %s", error, extra={"action": "channel"})
+        return message
+
+    async def _is_follow_up(self, message: discord.Message) -> bool:
+        """Tell whether it is said, without a mention, in a thread that Duet takes part in."""
+        if not self._reads_threads or not isinstance(message.channel, discord.Thread) or message.mention_everyone:
+            return False
+        if message.mentions or (message.reference is not None and message.reference.message_id):
+            return False  # said to somebody else
+        guild_id = message.guild.id if message.guild else None
+        return await self._duet.is_joined(place_of(message.channel, guild_id).session)
+
+    async def _reply(self, message: discord.Message, text: str) -> None:
+        """Say something that is no answer; a repeated event says it once."""
+        try:
+            await message.channel.send(
+                text,
+                reference=message.to_reference(fail_if_not_exists=False),
+                mention_author=False,
+                nonce=f"r{message.id}",
+                suppress_embeds=True,
+            )
+        except faults.RequestFailed as error:
+            log.info("Could not reply: %s", error, extra={"action": "reply", "code": faults.code_of(error)})
+
+    # ── What goes away ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
+        await self._withdraw([payload.cached_message])
+
+    async def on_raw_bulk_message_delete(self, payload: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._withdraw(payload.cached_messages)
+
+    async def _withdraw(self, messages: list[Any]) -> None:
+        """Take back the questions among deleted messages; those that discord.py no longer knows are left alone."""
+        me = self._client.user
+        for message in messages:
+            if message is not None and me is not None and is_spoken(message) and is_addressed(message, me):
+                turn = to_turn(message, me, opens_threads=self._opens_threads)
+                await attempt(self._duet.withdraw(turn), where=f"withdrawing {turn.id}")
+
+    async def on_guild_channel_delete(self, channel: Any) -> None:
+        room = RoomKey(PLATFORM, str(channel.guild.id), str(channel.id))
+        await attempt(self._end_known(room), where=f"ending {room}")
+
+    async def on_raw_thread_delete(self, payload: discord.RawThreadDeleteEvent) -> None:
+        room = RoomKey(PLATFORM, str(payload.guild_id), str(payload.parent_id))
+        session = SessionKey(room, str(payload.thread_id))
+        if any(known.key == room for known in await self._duet.rooms()):
+            await attempt(self._duet.end(session), where=f"ending {session}")
+
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        """End every room of a server that Duet was removed from, or that is gone."""
+        await attempt(self._end_guild(guild), where=f"ending the rooms of server {guild.id}")
+
+    async def _end_guild(self, guild: discord.Guild) -> None:
+        for room in await self._duet.rooms():
+            if (room.key.platform, room.key.space) == (PLATFORM, str(guild.id)):
+                await self._duet.end(room.key)
+
+    async def _end_known(self, room: RoomKey) -> None:
+        if any(known.key == room for known in await self._duet.rooms()):
+            await self._duet.end(room)
+
+    # ── The connection ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def on_ready(self) -> None:
+        """Catch up. Discord calls this again whenever a session is lost, so nothing that counts once stands here."""
+        log.info("Discord is ready: %s servers", len(self._client.guilds), extra={"action": "ready"})
+        if self.catch_up is not None:
+            done = await attempt(self.catch_up.run(), where="catching up in Discord")
+            if isinstance(done, Incident):
+                log.warning("Missed mentions may be unanswered", extra={"action": "catch up"})
+
+    async def on_resumed(self) -> None:
+        log.info("Discord's session was resumed", extra={"action": "resumed"})
+
+    async def on_error(self, event: str, /, *args: object, **kwargs: object) -> None:
+        """Log what a handler let through; nothing of the event itself, which holds what people said."""
+        log.exception("A handler of %s failed", event, extra={"action": "handler"})
+
+    def handlers(self) -> list[Any]:
+        """Give the handlers by the names that discord.py calls them by."""
+        return [getattr(self, name) for name in dir(self) if name.startswith("on_")]
