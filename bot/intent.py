@@ -51,7 +51,7 @@ _CODE_THING = _any_of(
     \w+\.(?:py|js|ts|go|rs|sh|c|cpp|java|rb|json|ya?ml|toml|txt|csv|log|md)"""
 )
 _CODE = re.compile(rf"\b(?:{_CODE_THING})\b", re.IGNORECASE)
-# Names that no rule is needed to explain: "How do I get the code reviewed?" is about people, "… sort in Python?" is not.
+# Names that no rule is needed to explain: "How do I get code reviewed?" is about people, "… sort in Python?" is not.
 _TECHNIQUE = re.compile(
     r"\b(?:"
     + _any_of(

@@ -69,7 +69,7 @@ def test_a_question_about_rules_is_never_taken_for_a_request(text):
     assert not wants_action(text)
 
 
-# Written after the patterns, to see whether they hold for words nobody had in mind.
+# Written after the patterns; four of them were mistaken at first, and the patterns mended.
 FRESH_ACTIONS = [
     "echo hello world",
     "what's the current date in the sandbox?",
