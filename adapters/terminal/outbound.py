@@ -14,6 +14,7 @@ from bot.conversation import Answer, CommandResult, Ended, Outcome, RoomKey, Ses
 from bot.ports import Findings
 from bot.records import LoggedCall, RoomSummary
 from bot.redaction import neutralised, spelled_out
+from bot.sections import Document
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -143,6 +144,18 @@ def error_json(kind: str, message: str, incident: str = "") -> JsonObject:
     return {"error": {"kind": kind, "message": message, "incident": incident or None}}
 
 
+def reset_json(answer: Answer, session: SessionKey) -> JsonObject:
+    """Give `duet reset --json`."""
+    if answer.outcome is not Outcome.ANSWERED:
+        return error_json(answer.outcome.value, answer.text, answer.incident)
+    return {"cleared": True, "message": answer.text, "room": name_of(session.room), "thread": session.thread}
+
+
+def is_remarkable(result: CommandResult) -> bool:
+    """Tell whether more is to be said of a result than its output shows."""
+    return result.ended is not Ended.EXIT or result.truncated
+
+
 def exit_code(result: CommandResult) -> int:
     """Give what a shell would: the command's own code, 124 after a time-out, 137 when killed, 125 when not started."""
     if result.ended is Ended.EXIT and result.exit_code is not None:
@@ -179,6 +192,23 @@ def findings_text(findings: Findings) -> str:
             f"          {excerpt}",
         ]
     return neutralised("\n".join(lines))
+
+
+def documents_json(folder: str, documents: Sequence[Document]) -> JsonObject:
+    return {
+        "folder": folder,
+        "sections": sum(document.sections for document in documents),
+        "documents": [
+            {"document": d.name, "title": d.title, "sections": d.sections, "faults": list(d.faults)} for d in documents
+        ],
+    }
+
+
+def documents_text(folder: str, documents: Sequence[Document]) -> str:
+    sections = sum(document.sections for document in documents)
+    rows = [("document", "sections", "title"), *((d.name, str(d.sections), d.title) for d in documents)]
+    faults = [f"{d.name}: {fault}" for d in documents for fault in d.faults]
+    return joined([f"{len(documents)} documents, {sections} sections in {folder}", table(rows), "\n".join(faults)])
 
 
 def rooms_json(rooms: Sequence[RoomSummary]) -> JsonObject:

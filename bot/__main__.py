@@ -1,0 +1,370 @@
+"""The `duet` command. The only module that names adapters: it opens the parts and hands them over.
+
+Results go to stdout and all else to stderr; with `--json` stdout holds exactly one object, whatever happens. Heavy
+imports wait until a command needs them, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NoReturn
+
+FIRST_COMMAND = (
+    "python3 -m venv .venv && .venv/bin/pip install -q --require-hashes -r requirements.lock && "
+    '.venv/bin/python -m bot ask "What is our branch naming convention?"'
+)
+
+
+def _without_dependencies(missing: str | None) -> NoReturn:
+    print(f"Duet needs its dependencies ({missing} is not installed). Install and ask with:\n", file=sys.stderr)
+    print(FIRST_COMMAND)
+    raise SystemExit(2)
+
+
+try:
+    import click
+
+    from adapters.terminal.cli import (
+        EXIT_FAILED,
+        EXIT_NOT_STARTED,
+        Call,
+        as_json,
+        called,
+        done,
+        in_room,
+        in_thread,
+        pass_call,
+        with_settings,
+    )
+except ModuleNotFoundError as error:  # a fresh checkout: say what to type instead of a traceback
+    _without_dependencies(error.name)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from adapters.terminal.app import Terminal
+    from bot.app import Parts
+    from bot.settings import Settings
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="duet-bot", message="%(prog)s %(version)s")
+@with_settings
+@pass_call
+def cli(call: Call) -> None:
+    """Answers from your team's written standards, with sources; runs commands in a locked-down sandbox.
+
+    \b
+    duet ask "What is our branch naming convention?"
+    duet chat
+    """
+
+
+# ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@in_room
+@in_thread
+@with_settings
+@pass_call
+def chat(call: Call, room: str, thread: str | None) -> int:
+    """Talk with Duet: it streams, remembers, and runs commands. /help inside lists what else there is."""
+    from adapters.terminal.inbound import session_named
+
+    session = session_named(room, thread)
+
+    async def work(parts: Parts, terminal: Terminal) -> int:
+        from adapters.terminal.app import Chat
+        from adapters.terminal.lines import piped_lines, typed_lines
+
+        history = parts.settings.home_dir / "chat-history"
+        is_typed = sys.stdin.isatty() and terminal.is_live
+        lines = typed_lines(history, parts.redact) if is_typed else piped_lines(sys.stdin)
+        await Chat(terminal, session, lines).hold()
+        return 0
+
+    return _with_duet(call, work)
+
+
+@cli.command()
+@click.argument("question", nargs=-1, required=True)
+@in_room
+@in_thread
+@as_json
+@with_settings
+@pass_call
+def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) -> int:
+    """Ask one question; - reads it from the input.
+
+    Exit code 0: answered, covered by the standards or not. 1: the turn failed, the question is kept.
+    2: wrong usage or setting.
+    """
+    from adapters.terminal.inbound import session_named
+
+    session, text = session_named(room, thread), _given(question)
+
+    async def work(_: Parts, terminal: Terminal) -> int:
+        from adapters.terminal.outbound import answer_json, dumped
+        from bot.conversation import Outcome
+
+        answer = await terminal.answer(terminal.keyboard.ask(session, text), shown=not call.as_json)
+        if call.as_json:
+            click.echo(dumped(answer_json(answer, session)))
+        return 0 if answer.outcome is Outcome.ANSWERED else EXIT_FAILED
+
+    return _with_duet(call, work)
+
+
+@cli.command()
+@click.argument("command", nargs=-1, required=True)
+@in_room
+@as_json
+@with_settings
+@pass_call
+def run(call: Call, command: tuple[str, ...], room: str) -> int:
+    """Run a shell command in the room's sandbox.
+
+    The exit code is the command's own; 125 when it was not started.
+    """
+    import shlex
+
+    from adapters.terminal.inbound import session_named
+
+    session = session_named(room)
+    code = command[0] if len(command) == 1 else shlex.join(command)
+
+    async def work(_: Parts, terminal: Terminal) -> int:
+        from adapters.terminal.outbound import dumped, exit_code, run_json
+
+        answer = await terminal.answer(terminal.keyboard.run(session, code), shown=False)
+        if call.as_json:
+            click.echo(dumped(run_json(answer, session.room)))
+        else:
+            terminal.pass_on(answer)
+        return exit_code(answer.commands[-1]) if answer.commands else EXIT_NOT_STARTED
+
+    return _with_duet(call, work)
+
+
+@cli.command()
+@in_room
+@in_thread
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+@with_settings
+@pass_call
+def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
+    """Clear a room: every conversation in it and its sandbox; with --thread that conversation alone."""
+    from adapters.terminal.inbound import name_of, session_named
+
+    session = session_named(room, thread)
+    what = f"thread {thread} of room {name_of(session.room)}" if thread else f"room {name_of(session.room)}"
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Clear {what}?", abort=True, err=True)
+
+    async def work(_: Parts, terminal: Terminal) -> int:
+        from adapters.terminal.outbound import reset_json
+        from bot.conversation import Outcome
+
+        answer = await terminal.answer(terminal.keyboard.reset(session), shown=not call.as_json)
+        if call.as_json:
+            call.print("", lambda: reset_json(answer, session))
+        return 0 if answer.outcome is Outcome.ANSWERED else EXIT_FAILED
+
+    return _with_duet(call, work)
+
+
+# ── The standards ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@click.argument("question", nargs=-1, required=True)
+@click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 50), help="How many sections.")
+@in_room
+@as_json
+@with_settings
+@pass_call
+def search(call: Call, question: tuple[str, ...], limit: int, room: str) -> int:
+    """Search the standards and show the best sections with their scores."""
+    from adapters.terminal.inbound import room_named
+
+    place, text = room_named(room), _given(question)
+
+    async def work() -> int:
+        from adapters.terminal.outbound import findings_json, findings_text
+        from bot.app import open_codex
+
+        codex = await open_codex(call.settings())
+        try:
+            findings = await codex.search(text, (), room=place, limit=limit)
+        finally:
+            await codex.close()
+        call.print(findings_text(findings), lambda: findings_json(findings))
+        return 0
+
+    return done(call, work())
+
+
+@cli.command()
+@as_json
+@with_settings
+@pass_call
+def index(call: Call) -> int:
+    """Read the standards anew and list what was taken in."""
+
+    async def work() -> int:
+        from adapters.terminal.inbound import room_named
+        from adapters.terminal.outbound import documents_json, documents_text
+        from bot.app import open_codex
+
+        settings = call.settings()
+        codex = await open_codex(settings)
+        try:
+            documents = codex.documents(room_named("main"))
+        finally:
+            await codex.close()
+        folder = str(settings.codex_dir)
+        call.print(documents_text(folder, documents), lambda: documents_json(folder, documents))
+        return 0
+
+    return done(call, work())
+
+
+# ── Reading and keeping house ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@as_json
+@with_settings
+@pass_call
+def rooms(call: Call) -> int:
+    """List every room that was ever asked in."""
+
+    async def work(parts: Parts, _: Terminal) -> int:
+        from adapters.terminal.outbound import rooms_json, rooms_text
+
+        known = await parts.duet.rooms()
+        call.print(rooms_text(known), lambda: rooms_json(known))
+        return 0
+
+    return _with_duet(call, work, is_reading=True)
+
+
+@cli.command()
+@in_room
+@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
+@as_json
+@with_settings
+@pass_call
+def log(call: Call, room: str, form: str) -> int:
+    """Print a room's prompt log: exactly what was sent to the model, the sections with scores, the reply, the time."""
+    from adapters.terminal.inbound import room_named
+
+    place = room_named(room)
+
+    async def work(_: Parts, terminal: Terminal) -> int:
+        click.echo(await terminal.log(place, as_json=call.as_json or form == "json"))
+        return 0
+
+    call.as_json |= form == "json"
+    return _with_duet(call, work, is_reading=True)
+
+
+@cli.command()
+@as_json
+@with_settings
+@pass_call
+def config(call: Call) -> int:
+    """Show every setting, its value and where that came from; secrets are masked."""
+    from adapters.terminal.outbound import settings_json, settings_text
+
+    async def work() -> int:
+        shown = call.settings().shown()
+        call.print(settings_text(shown), lambda: settings_json(shown))
+        return 0
+
+    return done(call, work())
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell; for bash: eval "$(duet completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is not None:
+        click.echo(found(cli, {}, "duet", "_DUET_COMPLETE").source())
+
+
+# ── Plumbing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _given(words: tuple[str, ...]) -> str:
+    """Give what was typed as one text; a single - stands for the input."""
+    if words == ("-",):
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return " ".join(words)
+
+
+def _with_duet(
+    call: Call, work: Callable[[Parts, Terminal], Awaitable[int]], *, is_reading: bool = False
+) -> int:  # fmt: skip
+    """Open everything, do the work at this terminal and close; `is_reading` takes no turn up."""
+
+    async def opened() -> int:
+        from bot.app import open_duet
+
+        settings = call.settings()
+        _log_to_file(settings)
+        async with open_duet(settings) as parts:
+            if not is_reading:
+                parts.duet.start()
+            return await work(parts, _terminal(parts))
+
+    return done(call, opened())
+
+
+def _terminal(parts: Parts) -> Terminal:
+    import getpass
+
+    from adapters.terminal.app import Terminal
+    from adapters.terminal.inbound import Keyboard
+    from bot.app import new_id, now_ms
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no name for this uid, as in some containers
+        user = "you"
+    is_live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return Terminal(parts.duet, Keyboard(user, new_id, now_ms), sys.stdout, sys.stderr, is_live)
+
+
+def _log_to_file(settings: Settings) -> None:
+    """Keep the log beside the data: at a terminal both streams belong to the person."""
+    from bot.logs import set_up_logging
+    from bot.redaction import Redactor
+
+    set_up_logging(settings.log_level, Redactor(settings.secrets), file=_log_file(settings))
+
+
+def _log_file(settings: Settings) -> Path:
+    return settings.home_dir / "duet.log"
+
+
+def main() -> None:
+    """Run the program and leave with its exit code."""
+    try:
+        code = called(cli, sys.argv[1:])
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("bot", "adapters"):
+            raise
+        _without_dependencies(error.name)
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()
