@@ -1,0 +1,249 @@
+"""One streamed HTTP call: three clocks, bounded reading, every fault of the network as a ModelError.
+
+httpx is imported here alone, so that a change of library is a change of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+from httpx_sse import EventSource
+
+from bot.drivers.endpoint_errors import Redact, one_line
+from bot.errors import ModelGarbled, ModelRefused, ModelTimeout, ModelUnreachable
+
+MAX_LINE_BYTES = 1_000_000
+MAX_STREAM_BYTES = 20_000_000
+MAX_BODY_BYTES = 64_000  # of an answer that is no stream; an error has said what it has to say by then
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How long to wait: for a connection, for the first sign of a reply, between two signs, and in all."""
+
+    connect_s: float = 5.0
+    first_s: float = 60.0
+    silence_s: float = 30.0
+    total_s: float = 115.0
+
+    @classmethod
+    def within(cls, turn_timeout_s: float, *, first_s: float | None = None) -> Clocks:
+        """Fit the clocks into a turn, so that they speak before the turn's own deadline does."""
+        total = turn_timeout_s * 0.95
+        return cls(
+            connect_s=min(DEFAULT_CLOCKS.connect_s, total * 0.25),
+            first_s=min(first_s or DEFAULT_CLOCKS.first_s, total * 0.75),
+            silence_s=min(DEFAULT_CLOCKS.silence_s, total * 0.5),
+            total_s=total,
+        )
+
+
+DEFAULT_CLOCKS = Clocks()
+
+
+class Watch:
+    """The clocks of one call, running. Only a sign that moves the reply on resets the silence; a comment does not."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self._now = asyncio.get_running_loop().time
+        self._ends_at = self._now() + clocks.total_s
+        self._due_at = 0.0
+        self._has_begun = False
+        self._is_finishing = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to wait for the first sign, as for a second try."""
+        self._has_begun = self._is_finishing = False
+        self._due_at = min(self._now() + self.clocks.first_s, self._ends_at)
+
+    def touch(self) -> None:
+        """Note a sign of life."""
+        if not self._is_finishing:
+            self._has_begun = True
+            self._due_at = min(self._now() + self.clocks.silence_s, self._ends_at)
+
+    def finish_within(self, grace_s: float) -> None:
+        """Wait no longer than that for what may still follow a complete reply."""
+        if not self._is_finishing:
+            self._is_finishing = True
+            self._due_at = min(self._now() + grace_s, self._ends_at)
+
+    @property
+    def due_at(self) -> float:
+        return self._due_at
+
+    @property
+    def left_s(self) -> float:
+        return self._ends_at - self._now()
+
+    def ran_out(self) -> ModelTimeout:
+        clocks = self.clocks
+        if self.left_s <= 0.01:
+            return ModelTimeout("The language model took too long.", detail=f"not done after {clocks.total_s:g} s")
+        if self._has_begun:
+            return ModelTimeout(
+                "The language model fell silent in the middle.", detail=f"nothing new for {clocks.silence_s:g} s"
+            )
+        return ModelTimeout("The language model did not begin to answer.", detail=f"nothing for {clocks.first_s:g} s")
+
+
+@contextmanager
+def _network_faults(redact: Redact) -> Iterator[None]:
+    """Turn what the library raises, a dozen classes without a common sense, into the ModelError family."""
+    try:
+        yield
+    except httpx.ConnectTimeout as error:
+        raise ModelTimeout("The language model's server could not be reached in time.", detail=_said(error)) from error
+    except httpx.ConnectError as error:
+        raise ModelUnreachable(_why_not_connected(error), detail=one_line(_said(error), redact)) from error
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError) as error:
+        raise ModelRefused(
+            "The language model's address or key cannot be sent as it is set. Whoever runs Duet should check "
+            "DUET_MODEL_URL and DUET_MODEL_KEY.",
+            detail=type(error).__name__,  # its text may hold the key
+        ) from None
+    except httpx.DecodingError as error:
+        raise ModelGarbled(
+            "The language model's answer could not be read.", detail=one_line(_said(error), redact)
+        ) from error
+    except (httpx.HTTPError, httpx.StreamError) as error:
+        raise ModelUnreachable(
+            "The connection to the language model broke off.", detail=one_line(_said(error), redact)
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _why_not_connected(error: BaseException) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return "The language model's server has no certificate that this machine trusts."
+        if isinstance(cause, socket.gaierror):
+            return (
+                "The language model's server was not found by its name. Whoever runs Duet should check DUET_MODEL_URL."
+            )
+        cause = cause.__cause__ or cause.__context__
+    return "The language model's server refused the connection. Is it running, and is DUET_MODEL_URL right?"
+
+
+class WireAnswer:
+    """What came back: status, headers and a body to read once, as text or as events."""
+
+    def __init__(self, response: httpx.Response, watch: Watch, redact: Redact) -> None:
+        self._response = response
+        self._watch = watch
+        self._redact = redact
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def text(self) -> str:
+        """Give the beginning of the body; bytes that are not UTF-8 are replaced."""
+        body = bytearray()
+        async with aclosing(self._bytes()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) >= MAX_BODY_BYTES:
+                    break
+        return body[:MAX_BODY_BYTES].decode("utf-8", "replace")
+
+    async def events(self) -> AsyncGenerator[str, None]:
+        """Give the data of each event. Comments are skipped by the parser. Raises: the ModelError family."""
+        bounded = httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=_Bounded(self._bytes()))
+        bounded.encoding = "utf-8"  # whatever the charset says: an event stream is UTF-8
+        async with aclosing(EventSource(bounded).aiter_sse()) as events:
+            async for event in events:
+                if event.data:
+                    yield event.data
+
+    async def _bytes(self) -> AsyncGenerator[bytes, None]:
+        """Read, each read under the clocks; the reader's own time between two reads is not counted."""
+        chunks = self._response.aiter_bytes()
+        with _network_faults(self._redact):
+            while True:
+                try:
+                    async with asyncio.timeout_at(self._watch.due_at):
+                        chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise self._watch.ran_out() from error
+                yield chunk
+
+
+class _Bounded(httpx.AsyncByteStream):
+    """The bytes of an event stream, ended by a fault where a line or the whole grows out of all proportion."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = line = 0
+        async for chunk in self._chunks:
+            total += len(chunk)
+            newline = chunk.rfind(b"\n")
+            line = line + len(chunk) if newline < 0 else len(chunk) - newline - 1
+            if line > MAX_LINE_BYTES or total > MAX_STREAM_BYTES:
+                raise ModelGarbled(
+                    "The language model's server sent far more than an answer.",
+                    detail=f"{total} bytes, {line} in a line",
+                )
+            yield chunk
+
+
+class Wire:
+    """Holds the connections to one endpoint. `headers` carry the key; they are never logged."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, connect_s: float, redact: Redact) -> None:
+        self._url = url
+        self._headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "duet", **headers}
+        self._connect_s = connect_s
+        self._redact = redact
+        self._client: httpx.AsyncClient | None = None
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            is_local = urlsplit(self._url).hostname in LOOPBACK
+            self._client = httpx.AsyncClient(
+                timeout=httpx.Timeout(None, connect=self._connect_s),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                trust_env=not is_local,  # a proxy set for the world is not for this machine
+                verify=self._url.startswith("https:"),  # reading the certificates takes 30 ms: not for nothing
+            )
+        return self._client
+
+    @asynccontextmanager
+    async def post(self, body: Mapping[str, object], watch: Watch) -> AsyncIterator[WireAnswer]:
+        """Send and give the answer once its headers are there. Raises: the ModelError family."""
+        with _network_faults(self._redact):
+            request = self._opened().build_request("POST", self._url, json=body, headers=self._headers)
+            try:
+                async with asyncio.timeout_at(watch.due_at):
+                    response = await self._opened().send(request, stream=True)
+            except TimeoutError as error:
+                raise watch.ran_out() from error
+        try:
+            yield WireAnswer(response, watch, self._redact)
+        finally:
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
