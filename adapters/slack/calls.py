@@ -131,6 +131,7 @@ class Calls:
             channel=channel, ts=ts, text=text, blocks=blocks, metadata=dict(metadata), parse="none", link_names=False
         )
         await self._call(edit, pace=channel)
+        return ts
 
     async def hold(self, channel: str) -> None:
         """Wait until the channel's last edit is a slot ago."""
@@ -146,8 +147,11 @@ class Calls:
         )
         return text_at(await self._call(say, pace=channel), "message_ts")
 
-    async def respond(self, url: str, content: Mapping[str, Any], *, in_channel: bool) -> None:
-        """Answer a command at its `response_url`: five times within half an hour, member of the channel or not."""
+    async def respond(self, url: str, content: Mapping[str, Any], *, in_channel: bool) -> str:
+        """Answer a command at its `response_url`: five times within half an hour, member of the channel or not.
+
+        Slack tells no `ts` of such a message, so '' is given.
+        """
         self._must_live()
         body = {
             "response_type": "in_channel" if in_channel else "ephemeral",
@@ -158,6 +162,7 @@ class Calls:
             "unfurl_media": False,
         }
         await self._call(self._respond(url, body))
+        return ""
 
     async def _respond(self, url: str, body: Mapping[str, Any]) -> None:
         assert self._session is not None

@@ -75,6 +75,11 @@ def error_word(error: BaseException) -> str:
     return "ratelimited" if _status(error) == 429 else "internal_error" if _status(error) >= 500 else ""
 
 
+def word_of(error: OutletError) -> str:
+    """Give Slack's word behind an error of ours, or ''."""
+    return error_word(error.__cause__) if error.__cause__ is not None else ""
+
+
 def retry_after_s(error: SlackApiError) -> float | None:
     """Give how long Slack asked to wait, or None."""
     headers = getattr(error.response, "headers", None) or {}
