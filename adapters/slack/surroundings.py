@@ -29,27 +29,30 @@ KNOWN_FOR_S = 60.0  # how old a person's standing may be: a guest must not stay 
 LOOK_S = 20.0
 TRIES = 3
 
-_TEXT_TYPES = tuple(
-    "text/ message/rfc822 application/json application/xml application/x-sh application/x-yaml application/toml "
-    "application/javascript application/x-javascript application/x-python application/sql".split()
-)
-_TEXT_ENDS = tuple(
-    ".md .txt .log .py .js .ts .go .rs .java .c .h .cpp .rb .sh .sql .json .yaml .yml .toml .ini .cfg .csv .tsv .xml "
-    ".html .css .diff .patch".split()
-)
-    ".json",
-    ".yaml",
-    ".yml",
-    ".toml",
-    ".ini",
-    ".cfg",
-    ".csv",
-    ".tsv",
-    ".xml",
-    ".html",
-    ".css",
-    ".diff",
-    ".patch",
+_TEXT_TYPES = ("text/", "message/rfc822")
+_TEXT_SUBTYPES = frozenset({"json", "xml", "yaml", "toml", "javascript", "python", "sh", "sql"})
+_TEXT_ENDS = frozenset(
+    {
+        "md",
+        "txt",
+        "log",
+        "py",
+        "js",
+        "ts",
+        "go",
+        "rs",
+        "java",
+        "c",
+        "h",
+        "cpp",
+        "rb",
+        "sh",
+        "sql",
+        "json",
+        "yaml",
+        "yml",
+    }
+    | {"toml", "ini", "cfg", "csv", "tsv", "xml", "html", "css", "diff", "patch"}
 )
 
 
@@ -201,7 +204,13 @@ class _NotRead(Exception):
 
 
 def is_text(file: Attachment) -> bool:
-    return file.media_type.startswith(_TEXT_TYPES) or file.name.lower().endswith(_TEXT_ENDS)
+    """Tell whether a file claims to be text. Whether it is, its bytes decide."""
+    kind, _, subtype = file.media_type.partition("/")
+    if file.media_type.startswith(_TEXT_TYPES):
+        return True
+    if kind == "application" and subtype.removeprefix("x-") in _TEXT_SUBTYPES:
+        return True
+    return "." in file.name and file.name.rpartition(".")[2].lower() in _TEXT_ENDS
 
 
 def display_name(profile: Payload) -> str:
