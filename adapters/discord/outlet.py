@@ -27,6 +27,7 @@ TYPING_S = (
     8.0  # Discord shows it for ten: https://docs.discord.com/developers/resources/channel#trigger-typing-indicator
 )
 LOOK_BACK = 200
+CONNECT_S = 1.0
 TELL_AGAIN_MS = 60 * 60 * 1000
 
 
@@ -42,8 +43,10 @@ class DiscordOutlet:
         *,
         pacer: Pacer,
         now_ms: Callable[[], int],
+        connected: asyncio.Event,
     ) -> None:
         self._client = client
+        self._connected = connected
         self._poster = poster
         self._looker = looker
         self._tokens = tokens
@@ -91,9 +94,9 @@ class DiscordOutlet:
         """Edit `part.ref`, else create under `part.key`. Drafts of one channel are a second apart."""
         channel = part.reply_to["channel"]
         if not draft:
-            return await self._asked(part, self._shown(part, draft=False), is_final=True)
+            return await self._asked(part, lambda: self._shown(part, draft=False), is_final=True)
         await self._pacer.slot(channel)
-        ref = await self._asked(part, self._shown(part, draft=True), is_final=False)
+        ref = await self._asked(part, lambda: self._shown(part, draft=True), is_final=False)
         await self._pacer.hold(channel)
         return ref
 
@@ -103,12 +106,14 @@ class DiscordOutlet:
     async def delete(self, part: Part) -> None:
         """Take away what stands there."""
         if part.ref:
-            await self._asked(part, self._poster.delete(part), is_final=False)
+            await self._asked(part, lambda: self._poster.delete(part), is_final=False)
 
-    async def _asked(self, part: Part, request: Awaitable[T], *, is_final: bool) -> T:
-        """Await a request to Discord and tell its refusal in the words of the outlet."""
+    async def _asked(self, part: Part, request: Callable[[], Awaitable[T]], *, is_final: bool) -> T:
+        """Make a request to Discord and tell its refusal in the words of the outlet."""
+        if not self._connected.is_set():
+            raise OutletUnavailable("Discord is not connected yet.", retry_after_s=CONNECT_S)
         try:
-            return await request
+            return await request()
         except faults.RequestFailed as error:
             known = faults.to_outlet_error(error)
             if isinstance(known, OutletUnavailable) and known.retry_after_s:
@@ -158,7 +163,7 @@ class DiscordOutlet:
         """
         if part.reply_to.get("private") or not part.reply_to.get("member"):
             return None
-        return await self._asked(part, self._found(part), is_final=False)
+        return await self._asked(part, lambda: self._found(part), is_final=False)
 
     async def _found(self, part: Part) -> str | None:
         channel_id = int(part.reply_to["message"] if part.reply_to.get("opens") else part.reply_to["channel"])

@@ -28,6 +28,7 @@ MAX_UPLOAD_BYTES = 8 * 1024 * 1024
 MAX_QUOTED = 30
 QUOTED_CHARS = 2_000
 GUILDS_ASKED = 50
+CONNECT_S = 60.0
 
 _TEXT_ENDING = re.compile(
     r"\.(?:c|cc|cfg|conf|cpp|cs|css|csv|diff|env|go|h|hpp|html|ini|java|js|jsonl?|kt|log|lua|md|php|patch|pl|ps1|py|rb|rs"
@@ -46,12 +47,14 @@ class Looker:
         *,
         cleared_at: Callable[[SessionKey], Awaitable[int]],
         reads_threads: bool,
+        connected: asyncio.Event,
         hosts: Collection[str] = CDN_HOSTS,
     ) -> None:
         """`reads_threads`: Discord shows what others said (message content intent). `hosts`: where files may lie."""
         self._client = client
         self._cleared_at = cleared_at
         self._reads_threads = reads_threads
+        self._connected = connected
         self._hosts = frozenset(hosts)
 
     async def surroundings(self, turn: Turn) -> Surroundings:
@@ -81,6 +84,8 @@ class Looker:
         if author.standing is not Standing.UNKNOWN:
             return author
         try:
+            # Before Discord has told its servers, everybody would be an outsider.
+            await asyncio.wait_for(self._connected.wait(), CONNECT_S)
             member = await self._member(int(author.id))
         except faults.RequestFailed as error:
             log.warning("Could not look up a person: %s", error, extra={"action": "standing"})
