@@ -55,12 +55,15 @@ class LineFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, redact: Callable[[str], str], *, file: Path | None = None) -> None:
-    """Send logs to the error stream, or to `file` where the terminal belongs to a conversation."""
+    """Send logs to the error stream, or to `file` where the terminal belongs to a person.
+
+    A file that cannot be written is no reason to stop: then warnings go to the error stream.
+    """
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h.formatter, LineFormatter)]:
         root.removeHandler(old)
         old.close()
-    handler = _file_handler(file) if file else logging.StreamHandler(sys.stderr)
+    handler = (file and _file_handler(file)) or logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(redact))
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -68,7 +71,10 @@ def set_up_logging(level: str, redact: Callable[[str], str], *, file: Path | Non
         logging.getLogger(name).setLevel(level)
 
 
-def _file_handler(path: Path) -> logging.Handler:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
+def _file_handler(path: Path) -> logging.Handler | None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        return None
     return logging.handlers.RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True)

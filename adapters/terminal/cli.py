@@ -94,16 +94,18 @@ def done(call: Call, work: Awaitable[int]) -> int:
 
     from bot.errors import DuetError, Incident, attempt
 
-    async def told() -> int | DuetError:
+    async def told() -> int | DuetError | BrokenPipeError:
         try:
             return await work
-        except DuetError as error:
+        except (DuetError, BrokenPipeError) as error:
             return error
 
     result = asyncio.run(attempt(told(), where="at the command line"))
     match result:
         case int():
             return result
+        case BrokenPipeError():
+            raise result
         case Incident():
             return fail(call.as_json, "incident", result.text, result.id)
         case error:
@@ -132,6 +134,13 @@ def fail(as_json: bool, kind: str, message: str, incident: str = "", *, code: in
     return code
 
 
+def _our_faults() -> type[Exception]:
+    """Give what `except` is to catch: looked up when something was raised, so that `--help` need not load it."""
+    from bot.errors import DuetError
+
+    return DuetError
+
+
 def called(cli: click.Command, arguments: list[str]) -> int:
     """Run the program; give its exit code. Raises: ModuleNotFoundError when a dependency is missing."""
     is_json = "--json" in arguments
@@ -145,6 +154,8 @@ def called(cli: click.Command, arguments: list[str]) -> int:
         where = getattr(error, "ctx", None)
         hint = f" Try `{where.command_path} --help`." if where else ""
         return fail(is_json, "usage", f"{error.format_message()}{hint}", code=EXIT_USAGE)
+    except _our_faults() as error:
+        return fail(is_json, _kind(error), str(error), code=_code(error))
     except BrokenPipeError:
         # The reader has gone (`| head`); what is still buffered must not raise once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
