@@ -25,7 +25,10 @@ ENTER = "cd /workspace 2>/dev/null || { chmod 700 /workspace; cd /workspace; } |
 
 # The wrapper is of the command's uid and the last to live: `kill -9 -1` spares its caller alone. So background
 # processes end at once, and the engine does not wait for them to close the output.
-RUN = ENTER + 'timeout -k 1 "$1" /bin/bash -c "$2"; e=$?; kill -9 -1 2>/dev/null; exit "$e"'
+# Its own standard error is shut: the shell's word on a killed child is not the command's output.
+RUN = ENTER + (
+    'exec 3>&2 2>/dev/null; timeout -k 1 "$1" /bin/bash -c "$2" 2>&3 3>&-; e=$?; exec 3>&-; kill -9 -1; exit "$e"'
+)
 
 SAVE = (
     ENTER
