@@ -33,6 +33,7 @@ from bot.records import LoggedCall, OpenTurn, RoomSummary
 from bot.redaction import Redactor
 from bot.resetting import Resetting
 from bot.sections import Document, Section
+from bot.tally import CountedModel, Tally
 
 __all__ = ["Duet", "LoggedCall", "RoomSummary", "Status"]
 
@@ -44,7 +45,7 @@ DIRECT = ("terminal", "web")
 class Status:
     """What `/duet status`, `/readyz` and `/metrics` tell. Ages are milliseconds; None means that nothing waits.
 
-    `counts` holds turns by state and the store's counters.
+    `counts` holds turns by state and the store's counters, and what this process counted (`Tally.counts`).
     """
 
     model: str
@@ -75,6 +76,8 @@ class Duet:
         find_after_s: float = 3.0,
     ) -> None:
         self.policy = policy
+        self._tally = Tally(now)
+        model = CountedModel(model, self._tally)
         self._store = store
         self._model = model
         self._retriever = retriever
@@ -132,9 +135,14 @@ class Duet:
 
     # Hearing.
 
-    async def hear(self, turn: Turn) -> bool:
-        """Store a turn of any kind; False when it was heard before. Raises: StoreUnavailable, so do not acknowledge."""
-        return await self._store.claim(self._clean(turn))
+    async def hear(self, turn: Turn, *, direct: bool = False) -> bool:
+        """Store a turn of any kind; False when it was heard before. Raises: StoreUnavailable, so do not acknowledge.
+
+        `direct` says that the front will `follow` it at once, so that its drafts must come from this process.
+        """
+        is_new = await self._store.claim(self._clean(turn), direct=direct)
+        self._tally.note_heard(turn, is_new=is_new)
+        return is_new
 
     async def press(self, turn: Turn) -> bool:
         """Store the press of a button; the same as `hear`, named for what it is."""
@@ -142,7 +150,7 @@ class Duet:
 
     async def ask(self, turn: Turn) -> AsyncIterator[Event]:
         """Hear a turn and give its events until it is settled; going away does not cancel it."""
-        await self._store.claim(self._clean(turn), direct=True)
+        await self.hear(turn, direct=True)
         async for event in self.follow(turn.room, turn.id):
             yield event
 
@@ -151,22 +159,22 @@ class Duet:
 
         Of a turn that another process works on only the end is heard. Nothing is given for a turn never heard.
         """
-        tick = self._store.tick
+        ended = 0
         with self._live.listening(room, turn_id) as queue:
             while True:
                 known = await self._store.find_turn(room, turn_id)
                 if known is None:
                     return
                 if known.answer is not None and queue.empty():
-                    for result in known.answer.commands:
+                    for result in known.answer.commands[ended:]:
                         yield CommandEnded(result)
                     yield Settled(known.answer)
                     return
-                async for event in drained(queue, timeout_s=0.25):
+                async for event in drained(queue, timeout_s=0.1):
                     yield event
                     if isinstance(event, Settled):
                         return
-                tick = await self._store.wait_for_change(tick, timeout_s=0.05)
+                    ended += isinstance(event, CommandEnded)
 
     async def stop(self, room: RoomKey, turn_id: str, *, by: Author, id: str) -> bool:
         """Ask for a turn to be stopped; `id` is the id of what the person did. False when it was heard before."""
@@ -199,6 +207,11 @@ class Duet:
         """Give a turn's answer; None while it is open, after a reset, or when it was never heard."""
         known = await self._store.find_turn(room, turn_id)
         return known.answer if known else None
+
+    async def state(self, room: RoomKey, turn_id: str) -> str | None:
+        """Give what became of a turn so far (`heard`, `running`, `answered`, …); None when it was never heard."""
+        known = await self._store.find_turn(room, turn_id)
+        return known.state if known else None
 
     async def is_joined(self, session: SessionKey) -> bool:
         """Tell whether Duet takes part in this session since its last reset."""
@@ -254,11 +267,12 @@ class Duet:
             turns_running=self._lanes.running,
             queue_age_ms=None if queued is None else self._now() - queued,
             outbox_age_ms=None if posting is None else self._now() - posting,
-            counts=dict(await self._store.counts()),
+            counts=dict(await self._store.counts()) | self._tally.counts,
         )
 
     def _platforms(self) -> tuple[str, ...]:
         return (*self._outlets, *DIRECT)
 
     def _tell(self, turn: OpenTurn, event: Event) -> None:
+        self._tally.note_event(turn.turn, event)
         self._live.tell(turn.turn.room, turn.turn.id, event)
