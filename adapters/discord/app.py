@@ -75,7 +75,7 @@ class Front:
             connected=self._connected,
         )
         self._entry = Entry(duet, Gate(duet.policy, looker), tokens, self.outlet)
-        self.tree = build_tree(self.client, self._entry)
+        self.tree = self.client.tree = build_tree(self.client, self._entry)  # type: ignore[attr-defined]
         self._sync = Sync(self.client, self.tree, file=folder / "commands.json", guild=settings.discord_guild)
         self._listener = Listener(
             self.client,
