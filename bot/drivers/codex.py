@@ -1,7 +1,8 @@
 """The Codex: a folder of Markdown, kept in an index, searched. Implements `Retriever`.
 
-`await Codex.open(folder, index_path, base_url=…)` gives one whose index holds what the folder holds now.
-`await refresh()` takes in what changed since (a few milliseconds when nothing did); `watch()` does so for ever.
+`await Codex.open(folder, index_path, base_url=…, load_model=…)` gives one whose index holds what the folder holds now.
+Vectors are made in the background; until they are there, search goes by words. `await embedded(progress=…)` waits for
+them. `await refresh()` takes in what changed since (a few milliseconds when nothing did); `watch()` does so for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -23,7 +25,14 @@ from bot.checks import Check, Health
 from bot.conversation import RoomKey
 from bot.drivers.codex_files import GLOBS, FoundFile, decode, find_files
 from bot.drivers.codex_index import Index, Shelf, is_damage
-from bot.drivers.codex_ranking import search_lexically
+from bot.drivers.codex_ranking import (
+    HYBRID_THRESHOLDS,
+    LEXICAL_THRESHOLDS,
+    findings,
+    search_by_meaning,
+    search_by_words,
+)
+from bot.drivers.codex_vectors import VectorModel, Vectors
 from bot.errors import CodexUnreadable, attempt
 from bot.ports import Findings
 from bot.sections import Document, Parsed, Section, parse_document
@@ -32,6 +41,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # (done, of how many); called from a worker thread
+LoadModel = Callable[[], VectorModel | None]
+
+LEAST_COVERAGE = 0.9  # of the chunks must have vectors before search goes by meaning
+EMBEDDED_AT_ONCE = 32
+RELOAD_PAUSE_S = 5.0  # while vectors are being made
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,9 @@ class Changes:
 class Codex:
     """The standards of one team. SQLite and all computing stay on threads of its own."""
 
-    def __init__(self, folder: Path, index_path: Path, *, base_url: str, globs: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, index_path: Path, *, base_url: str, globs: Sequence[str], load_model: LoadModel
+    ) -> None:
         self.folder = folder
         self._index_path = index_path
         self._base_url = base_url.rstrip("/")
@@ -59,6 +75,16 @@ class Codex:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="codex-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="codex-read")
         self._mending = asyncio.Lock()
+        self._load_model = load_model
+        self._model: VectorModel | None = None
+        self._vectors: Vectors | None = None
+        self._vectors_state = (-1, -1)
+        self._vectors_at = 0.0
+        self._embedder = ThreadPoolExecutor(1, thread_name_prefix="codex-embed")
+        self._embedding: asyncio.Task[None] | None = None
+        self._work_left = asyncio.Event()
+        self._all_embedded = asyncio.Event()
+        self._progress: list[Progress] = []
 
     @classmethod
     async def open(
@@ -68,16 +94,19 @@ class Codex:
         *,
         base_url: str = "",
         globs: Sequence[str] = GLOBS,
+        load_model: LoadModel = lambda: None,
         progress: Progress | None = None,
     ) -> Codex:
         """Open the index at `index_path` (made anew if missing, old or damaged) and take in the folder.
 
+        `load_model` gives the embedding model, or None where it is not installed; it is called on a thread.
         Raises: CodexUnreadable when the folder cannot be read or holds no document.
         """
-        codex = cls(folder, index_path, base_url=base_url, globs=globs)
+        codex = cls(folder, index_path, base_url=base_url, globs=globs, load_model=load_model)
         try:
             await codex._run(codex._writer, codex._connect)
             await codex.refresh(progress=progress)
+            await codex._start_embedding()
         except BaseException:
             await codex.close()
             raise
@@ -95,11 +124,15 @@ class Codex:
                 index.close()
 
     async def close(self) -> None:
-        """Stop the threads and close the index."""
-        await self._run(self._reader, lambda: None)
+        """Stop the threads and close the index. Vectors made so far are kept."""
+        if self._embedding:
+            self._embedding.cancel()
+            await asyncio.gather(self._embedding, return_exceptions=True)
+        for pool in (self._embedder, self._reader):
+            await self._run(pool, lambda: None)  # what was running ends first
         await self._run(self._writer, self._disconnect)
-        self._reader.shutdown(wait=True)
-        self._writer.shutdown(wait=True)
+        for pool in (self._embedder, self._reader, self._writer):
+            pool.shutdown(wait=True)
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -128,7 +161,11 @@ class Codex:
 
     async def refresh(self, *, progress: Progress | None = None) -> Changes:
         """Take in what changed in the folder since the last time. Raises: CodexUnreadable."""
-        return await self._mended(self._writer, lambda: self._refresh(progress))
+        changes = await self._mended(self._writer, lambda: self._refresh(progress))
+        if changes and self._model:
+            self._all_embedded.clear()
+            self._work_left.set()
+        return changes
 
     async def watch(self, *, interval_s: float = 2.0, on_change: Callable[[Changes], None] | None = None) -> None:
         """Refresh every `interval_s` until cancelled. A fault is logged, and looked at again the next time."""
@@ -199,8 +236,78 @@ class Codex:
 
     def _search(self, question: str, earlier: Sequence[str], room: RoomKey, limit: int) -> Findings:
         shut = {shelf.id for shelf in self._shelves.values() if not may_see(shelf.channels, room)}
-        with self._search_index.reading():
-            return search_lexically(self._search_index, question, earlier, shut=shut, limit=limit)
+        index = self._search_index
+        with index.reading():
+            vectors = self._current_vectors()
+            if vectors is None or self._model is None:
+                found, confidence = search_by_words(index, question, earlier, shut=shut, limit=limit)
+                return findings(index, found, confidence, thresholds=LEXICAL_THRESHOLDS)
+            found, confidence = search_by_meaning(
+                index, vectors, self._model, question, earlier, shut=shut, limit=limit
+            )
+            return findings(index, found, confidence, thresholds=HYBRID_THRESHOLDS)
+
+    def _current_vectors(self) -> Vectors | None:
+        """Give the vectors as they stand in the index now; None where there are too few."""
+        if self._model is None:
+            return None
+        state = (self._search_index.counter("structure"), self._search_index.counter("vectors"))
+        stale = state[0] != self._vectors_state[0]
+        waited = time.monotonic() - self._vectors_at > RELOAD_PAUSE_S or self._all_embedded.is_set()
+        if stale or (state != self._vectors_state and waited):
+            self._vectors = Vectors.load(self._search_index)
+            self._vectors_state, self._vectors_at = state, time.monotonic()
+        return self._vectors if self._vectors and self._vectors.coverage >= LEAST_COVERAGE else None
+
+    # Vectors
+
+    async def _start_embedding(self) -> None:
+        self._model = await self._run(self._embedder, self._load_model)
+        if self._model is None:
+            self._all_embedded.set()
+            return
+        model_id = self._model.model_id
+        await self._run(self._writer, lambda: self._index.use_model(model_id))
+        self._work_left.set()
+        self._embedding = asyncio.create_task(self._keep_embedding(), name="codex-embedding")
+
+    async def embedded(self, *, progress: Progress | None = None) -> bool:
+        """Wait until every section has its vectors; False where no model is installed."""
+        if progress:
+            self._progress.append(progress)
+        try:
+            await self._all_embedded.wait()
+        finally:
+            if progress:
+                self._progress.remove(progress)
+        return self._model is not None
+
+    async def _keep_embedding(self) -> None:
+        while True:
+            await self._work_left.wait()
+            self._work_left.clear()
+            await attempt(self._embed_all(), where="making vectors of the Codex")
+            if not self._work_left.is_set():
+                self._all_embedded.set()
+
+    async def _embed_all(self) -> None:
+        whole = await self._mended(self._writer, lambda: self._index.count_unembedded())
+        done = 0
+        while batch := await self._mended(self._writer, lambda: self._index.unembedded(limit=EMBEDDED_AT_ONCE)):
+            rows = await self._run(self._embedder, partial(self._embed, batch))
+            await self._mended(self._writer, lambda rows=rows: self._index.keep_vectors(rows))  # type: ignore[misc]
+            done += len(batch)
+            for progress in self._progress:
+                progress(min(done, whole), max(done, whole))
+
+    def _embed(self, batch: Sequence[tuple[bytes, str, bool]]) -> list[tuple[bytes, bytes, bytes, bytes]]:
+        assert self._model is not None
+        made = self._model.passages([text for _, text, _ in batch])
+        return [
+            # A name is compared as a whole only: its tokens would double the index.
+            (digest, one.vector, b"" if is_name else one.tokens, b"" if is_name else one.token_ids)
+            for (digest, _, is_name), one in zip(batch, made, strict=True)
+        ]
 
     def documents(self, room: RoomKey) -> tuple[Document, ...]:
         """Give the documents that `room` may see, in order of name."""

@@ -36,7 +36,7 @@ create index chunk_section on chunk(section);
 create index chunk_hash on chunk(hash);
 create table name(section int not null, text text not null, hash blob not null);
 create index name_section on name(section);
-create table vector(hash blob primary key, vector blob not null, tokens blob, token_ids blob, crc int not null);
+create table vector(hash blob primary key, vector blob not null, tokens blob not null, token_ids blob not null);
 create virtual table lexical using fts5(title, crumbs, heading, body,
     tokenize="porter unicode61 categories 'L* N* Co M*'");
 create virtual table word using fts5(text, content='chunk', content_rowid='id', detail='none', columnsize=0,
@@ -44,6 +44,7 @@ create virtual table word using fts5(text, content='chunk', content_rowid='id', 
 create virtual table vocabulary using fts5vocab(word, row);
 create table counter(name text primary key, value int not null) without rowid;
 insert into counter values ('structure', 0), ('vectors', 0);
+create table vector_model(id text not null);
 """
 
 
@@ -79,6 +80,17 @@ class Match:
     section: int
     document: int
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkVector:
+    """A chunk's vector and its tokens' numbers; None where it has not been embedded yet."""
+
+    chunk: int
+    section: int
+    document: int
+    vector: bytes | None
+    token_ids: bytes | None
 
 
 class Index:
@@ -299,6 +311,64 @@ class Index:
         """Give in how many chunks each term stands, as the full-text index stems it."""
         sql = "select count(*) from lexical where lexical match ?"
         return {term: int(self._db.execute(sql, (f'"{term}"',)).fetchone()[0]) for term in terms}
+
+    # Vectors
+
+    def use_model(self, model_id: str) -> None:
+        """Throw the vectors of another model away."""
+        row = self._db.execute("select id from vector_model").fetchone()
+        if row is None or row[0] != model_id:
+            with self.writing():
+                self._db.execute("delete from vector")
+                self._db.execute("delete from vector_model")
+                self._insert("vector_model(id)", model_id)
+                self._bump("vectors")
+
+    def unembedded(self, *, limit: int) -> list[tuple[bytes, str, bool]]:
+        """Give (hash, text, whether it is a name) of what has no vector."""
+        rows = self._db.execute(
+            "select hash, text, false from chunk where hash not in (select hash from vector)"
+            " union select hash, text, true from name where hash not in (select hash from vector) limit ?",
+            (limit,),
+        )
+        return [(digest, text, bool(is_name)) for digest, text, is_name in rows]
+
+    def count_unembedded(self) -> int:
+        sql = (
+            "select count(*) from (select hash from chunk union select hash from name) u"
+            " where u.hash not in (select hash from vector)"
+        )
+        return int(self._db.execute(sql).fetchone()[0])
+
+    def keep_vectors(self, rows: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """Store (hash, vector, tokens, token ids), in one transaction."""
+        with self.writing():
+            self._db.executemany(
+                "insert or ignore into vector(hash, vector, tokens, token_ids) values (?, ?, ?, ?)", rows
+            )
+            self._bump("vectors")
+
+    def chunk_vectors(self) -> list[ChunkVector]:
+        rows = self._db.execute(
+            "select c.id, c.section, s.document, v.vector, v.token_ids from chunk c join section s on s.id = c.section"
+            " left join vector v on v.hash = c.hash order by c.id"
+        )
+        return [ChunkVector(*row) for row in rows]
+
+    def name_vectors(self) -> list[tuple[int, bytes | None]]:
+        """Give (section, vector) of every name, in order of section."""
+        return list(
+            self._db.execute(
+                "select n.section, v.vector from name n left join vector v on v.hash = n.hash order by n.section"
+            )
+        )
+
+    def tokens(self, chunks: Sequence[int]) -> dict[int, bytes]:
+        """Give the token vectors of chunks that have them."""
+        rows = (
+            "select c.id, v.tokens from json_each(?) g join chunk c on c.id = g.value join vector v on v.hash = c.hash"
+        )
+        return dict(self._db.execute(rows, (json.dumps(chunks),)))
 
     def chunk_count(self) -> int:
         return int(self._db.execute("select count(*) from chunk").fetchone()[0])
