@@ -1,0 +1,87 @@
+// Talking to the server: JSON, and turns as streams of server-sent events.
+
+/** Something the server refused or could not do; `message` may be shown. */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export async function getJson(path, query = {}) {
+  return (await send("GET", withQuery(path, query))).json();
+}
+
+export async function postJson(path, query = {}, body = undefined) {
+  return (await send("POST", withQuery(path, query), body)).json();
+}
+
+export async function deleteJson(path, query = {}) {
+  return (await send("DELETE", withQuery(path, query))).json();
+}
+
+/** Ask, and give the turn's events as they come. Sending the same turn id again asks nothing twice. */
+export async function* ask(turn, signal) {
+  yield* events(await send("POST", "/v1/turns", turn, signal));
+}
+
+/** Give the events of a turn asked before: those that were, then those that come. */
+export async function* follow(sessionId, turnId, signal) {
+  const path = withQuery(`/v1/turns/${encodeURIComponent(turnId)}/events`, { sessionId });
+  yield* events(await send("GET", path, undefined, signal));
+}
+
+export async function* retry(sessionId, turnId, signal) {
+  const path = withQuery(`/v1/turns/${encodeURIComponent(turnId)}/retry`, { sessionId });
+  yield* events(await send("POST", path, undefined, signal));
+}
+
+export async function* decide(sessionId, ticketId, verdict, signal) {
+  yield* events(await send("POST", `/v1/tickets/${encodeURIComponent(ticketId)}`, { sessionId, verdict }, signal));
+}
+
+function withQuery(path, query) {
+  const text = new URLSearchParams(query).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+async function send(method, path, body, signal) {
+  const init = { method, signal, credentials: "same-origin" };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { "Content-Type": "application/json" };
+  }
+  const response = await fetch(path, init);
+  if (response.status === 401) location.assign("/login");
+  if (!response.ok) throw new ApiError(response.status, await faultOf(response));
+  return response;
+}
+
+async function faultOf(response) {
+  try {
+    const { error, details, incident } = await response.json();
+    const fields = Object.entries(details ?? {}).map(([name, faults]) => `${name}: ${faults.join(", ")}`);
+    return [error, ...fields, incident ? `(incident ${incident})` : ""].filter(Boolean).join(" · ");
+  } catch {
+    return `The server answered ${response.status}.`;
+  }
+}
+
+/** Read server-sent events out of a response: `[name, data]`, comments left out. */
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    rest += value;
+    let end;
+    while ((end = rest.indexOf("\n\n")) >= 0) {
+      const block = rest.slice(0, end);
+      rest = rest.slice(end + 2);
+      const name = /^event: (.*)$/m.exec(block)?.[1];
+      const data = /^data: (.*)$/m.exec(block)?.[1];
+      if (name && data) yield [name, JSON.parse(data)];
+    }
+  }
+}

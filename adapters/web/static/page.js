@@ -1,0 +1,359 @@
+// The chat page: sessions, the conversation, and what the keys do.
+
+import * as api from "./api.js";
+import { TurnView } from "./answer.js";
+import { announce, el, icon } from "./dom.js";
+import * as memory from "./memory.js";
+import { openCodex, openPromptHistory, sidePanel } from "./panels.js";
+
+const $ = (id) => document.getElementById(id);
+const log = $("log");
+const scroller = $("scroller");
+const message = $("message");
+
+const STARTERS = [
+  "What is our branch naming convention?",
+  "Who has to approve a pull request?",
+  "A build on main is red. What do I do first?",
+];
+// What the server calls whoever gave no name.
+const OWN_NAMES = new Set(["Local user", "Web user"]);
+const RUN = /^\/run\s+/;
+const NEAR_THE_END_PX = 90;
+const TRIES = 6;
+
+const tabs = new BroadcastChannel("duet");
+const narrow = matchMedia("(max-width: 860px)");
+let sessionId = "";
+let views = new Map();
+let streams = new AbortController();
+
+// ── Sessions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function showSession(id, { focus = true } = {}) {
+  streams.abort();
+  streams = new AbortController();
+  sessionId = id;
+  views = new Map();
+  memory.setCurrent(id);
+  if (location.hash) history.replaceState(null, "", location.pathname);
+  log.replaceChildren();
+  drawSessions();
+  closeSidebar();
+  if (focus) message.focus();
+  await loadTranscript(id);
+}
+
+async function loadTranscript(id) {
+  let transcript = { turns: [] };
+  try {
+    transcript = await api.getJson(`/v1/sessions/${encodeURIComponent(id)}`);
+  } catch (error) {
+    log.append(el("p", { className: "fault" }, error.message));
+  }
+  if (id !== sessionId) return;
+  for (const turn of transcript.turns) drawTurn(turn);
+  for (const turn of memory.session(id).pending) {
+    const view = views.get(turn.turnId);
+    if (view?.isDone) memory.dropPending(id, turn.turnId);
+    else run(view ?? addTurn({ ...turn, author: "You", at: Date.now() }), (signal) => api.follow(id, turn.turnId, signal));
+  }
+  drawEmpty();
+  toEnd();
+}
+
+/** Show a turn of the transcript. One that is still open is followed once all are drawn. */
+function drawTurn(turn) {
+  const author = OWN_NAMES.has(turn.author) ? "You" : turn.author;
+  const pending = memory.session(sessionId).pending.find((one) => one.turnId === turn.turnId);
+  const view = addTurn({ ...turn, ...pending, author, at: turn.ts });
+  if (turn.answer) view.show(turn.answer);
+  else if (!pending) memory.addPending(sessionId, { turnId: turn.turnId, text: turn.text, kind: turn.kind });
+}
+
+function plainAnswer({ turnId, text, html }) {
+  return { turnId, outcome: "answered", text, html, sources: [], commands: [], ticket: null, notes: [], model: "", incident: "", totalMs: 0 };
+}
+
+function drawSessions() {
+  const kept = memory.sessions();
+  const shown = kept.some((one) => one.id === sessionId) ? kept : [memory.session(sessionId), ...kept];
+  $("sessions").replaceChildren(...shown.map(sessionItem));
+  const name = memory.session(sessionId).title || "New session";
+  $("title").textContent = name;
+  document.title = name === "New session" ? "Duet" : `${name} · Duet`;
+}
+
+function sessionItem({ id, title }) {
+  const name = title || "New session";
+  const current = id === sessionId;
+  return el(
+    "li",
+    { className: current ? "is-current" : "" },
+    el("button", { type: "button", className: "session", "aria-current": current ? "true" : null, title: name, onclick: () => showSession(id) }, name),
+    el("button", { type: "button", className: "icon-button remove", "aria-label": `Take “${name}” off the list`, title: "Take off the list", onclick: () => removeSession(id) }, icon("close")),
+  );
+}
+
+function removeSession(id) {
+  memory.forget(id);
+  tabs.postMessage({ what: "sessions" });
+  if (id === sessionId) showSession(memory.sessions()[0]?.id ?? memory.newId());
+  else drawSessions();
+  $("new-session").focus();
+}
+
+// ── Turns ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function addTurn(turn) {
+  const view = new TurnView(turn, sessionId, { retry, decide });
+  if (!turn.text) view.question.remove();
+  views.set(turn.turnId, view);
+  log.append(view.node);
+  drawEmpty();
+  return view;
+}
+
+function send(text) {
+  const kind = RUN.test(text) ? "run" : "ask";
+  const words = kind === "run" ? text.replace(RUN, "") : text;
+  const turn = { turnId: memory.newId(), text: words, kind };
+  if (!memory.session(sessionId).title) memory.change(sessionId, { title: words.replace(/\s+/g, " ").slice(0, 80) });
+  memory.addPending(sessionId, turn);
+  drawSessions();
+  tabs.postMessage({ what: "asked", sessionId, turn });
+  const view = addTurn({ ...turn, author: "You", at: Date.now() });
+  toEnd();
+  const body = { sessionId, message: words, kind, turnId: turn.turnId };
+  run(view, (signal) => api.ask(body, signal));
+}
+
+/** Follow a turn to its end. What breaks is taken up again by the turn's id, since it goes on without us. */
+async function run(view, open) {
+  const { signal } = streams;
+  const { sessionId: id, turnId } = view;
+  let ends = open;
+  drawStop();
+  for (let tries = 0; tries < TRIES && !view.isDone; tries++) {
+    try {
+      for await (const [name, data] of ends(signal)) {
+        if (name === "heard") view.turnId = data.turnId;
+        const stuck = isAtEnd();
+        view.take(name, data);
+        if (stuck) toEnd();
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof api.ApiError) {
+        view.show(failure(view.turnId, error.message));
+        break;
+      }
+    }
+    if (signal.aborted) return;
+    if (!view.isDone && tries > 0) await new Promise((done) => setTimeout(done, 300 * 2 ** tries));
+    view.draft.textContent = "";
+    view.live.replaceChildren();
+    ends = (again) => api.follow(id, view.turnId, again);
+  }
+  if (!view.isDone) view.show(failure(view.turnId, "The connection was lost. The answer may be there after a reload."));
+  memory.dropPending(id, turnId);
+  memory.dropPending(id, view.turnId);
+  announce(view.spoken);
+  drawStop();
+}
+
+function failure(turnId, text) {
+  const html = el("p", {}, text).outerHTML;
+  return { ...plainAnswer({ turnId, text, html }), outcome: "failed" };
+}
+
+function retry(view) {
+  const { turnId } = view;
+  view.working();
+  message.focus();
+  run(view, (signal) => api.retry(view.sessionId, turnId, signal));
+}
+
+function decide(view, ticketId, verdict) {
+  view.working();
+  message.focus();
+  run(view, (signal) => api.decide(view.sessionId, ticketId, verdict, signal));
+}
+
+function runningViews() {
+  return [...views.values()].filter((view) => !view.isDone && view.reply.hasAttribute("aria-busy"));
+}
+
+async function stopLatest() {
+  const view = runningViews().at(-1);
+  if (!view) return;
+  try {
+    await api.deleteJson(`/v1/turns/${encodeURIComponent(view.turnId)}`, { sessionId });
+  } catch (error) {
+    announce(error.message);
+  }
+}
+
+// ── Reset ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function askReset() {
+  const dialog = $("confirm-reset");
+  dialog.returnValue = "keep";
+  dialog.onclose = () => dialog.returnValue === "reset" && reset();
+  dialog.showModal();
+}
+
+async function reset() {
+  const id = sessionId;
+  try {
+    const done = await api.postJson("/reset", { sessionId: id });
+    memory.change(id, { title: "", pending: [] });
+    tabs.postMessage({ what: "reset", sessionId: id });
+    await showSession(id);
+    const left = done.errors ?? [];
+    for (const error of left) log.append(el("p", { className: "fault" }, error));
+    announce(["The session was reset.", ...left].join(" "));
+  } catch (error) {
+    log.append(el("p", { className: "fault", role: "alert" }, error.message));
+  }
+}
+
+// ── The other tabs ───────────────────────────────────────────────────────────────────────────────────────────────
+
+tabs.onmessage = ({ data }) => {
+  drawSessions();
+  if (data.sessionId !== sessionId) return;
+  if (data.what === "reset") showSession(sessionId, { focus: false });
+  if (data.what === "asked" && !views.has(data.turn.turnId)) {
+    const view = addTurn({ ...data.turn, author: "You", at: Date.now() });
+    toEnd();
+    followSoon(view);
+  }
+};
+
+/** Follow a turn that another tab is only just sending. */
+function followSoon(view) {
+  setTimeout(() => run(view, (signal) => api.follow(view.sessionId, view.turnId, signal)), 250);
+}
+
+// ── What is drawn ────────────────────────────────────────────────────────────────────────────────────────────────
+
+function drawEmpty() {
+  $("welcome").hidden = views.size > 0;
+}
+
+function drawStop() {
+  $("stop").hidden = runningViews().length === 0;
+}
+
+function isAtEnd() {
+  return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_THE_END_PX;
+}
+
+function toEnd() {
+  scroller.scrollTop = scroller.scrollHeight;
+}
+
+function grow() {
+  message.style.height = "auto";
+  message.style.height = `${Math.min(message.scrollHeight, innerHeight * 0.4)}px`;
+}
+
+function drawTheme() {
+  const theme = document.documentElement.dataset.theme ?? "system";
+  $("theme-name").textContent = `Theme: ${theme}`;
+}
+
+function nextTheme() {
+  const root = document.documentElement;
+  const next = { system: "light", light: "dark", dark: "system" }[root.dataset.theme ?? "system"];
+  if (next === "system") delete root.dataset.theme;
+  else root.dataset.theme = next;
+  localStorage.setItem("duet.theme", next);
+  drawTheme();
+}
+
+function openSidebar() {
+  document.body.classList.add("has-sidebar");
+  $("open-sidebar").setAttribute("aria-expanded", "true");
+  $("conversation").inert = true;
+  $("close-sidebar").focus();
+}
+
+function closeSidebar() {
+  if (!document.body.classList.contains("has-sidebar")) return;
+  document.body.classList.remove("has-sidebar");
+  $("open-sidebar").setAttribute("aria-expanded", "false");
+  $("conversation").inert = false;
+  $("open-sidebar").focus();
+}
+
+// ── Keys and buttons ─────────────────────────────────────────────────────────────────────────────────────────────
+
+function submit() {
+  const text = message.value.trim();
+  if (!text) return;
+  message.value = "";
+  grow();
+  send(text);
+}
+
+function escape() {
+  if (document.body.classList.contains("has-sidebar")) closeSidebar();
+  else if ($("panel").contains(document.activeElement)) sidePanel.close();
+  else if (runningViews().length) stopLatest();
+  else sidePanel.close();
+}
+
+function lastQuestion() {
+  const view = [...views.values()].filter((one) => one.text).at(-1);
+  return view ? (view.kind === "run" ? `/run ${view.text}` : view.text) : "";
+}
+
+$("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit();
+});
+message.addEventListener("input", grow);
+message.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    submit();
+  } else if (event.key === "ArrowUp" && !message.value) {
+    event.preventDefault();
+    message.value = lastQuestion();
+    grow();
+  }
+});
+document.addEventListener("keydown", (event) => {
+  if ($("confirm-reset").open) return;
+  const typing = event.target.closest("input, textarea");
+  if (event.key === "Escape") escape();
+  else if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    message.focus();
+  }
+});
+scroller.addEventListener("scroll", () => ($("to-end").hidden = isAtEnd()));
+addEventListener("hashchange", () => location.hash && showSession(memory.currentId()));
+$("to-end").addEventListener("click", toEnd);
+$("stop").addEventListener("click", stopLatest);
+$("new-session").addEventListener("click", () => showSession(memory.newId()));
+$("reset").addEventListener("click", askReset);
+$("open-log").addEventListener("click", ({ currentTarget }) => openPromptHistory(currentTarget, sessionId));
+$("open-codex").addEventListener("click", ({ currentTarget }) => {
+  closeSidebar();
+  openCodex(currentTarget);
+});
+$("close-panel").addEventListener("click", () => sidePanel.close());
+$("theme").addEventListener("click", nextTheme);
+$("open-sidebar").addEventListener("click", openSidebar);
+$("close-sidebar").addEventListener("click", closeSidebar);
+narrow.addEventListener("change", closeSidebar);
+
+$("starters").append(...STARTERS.map((text) => el("button", { type: "button", className: "starter", onclick: () => send(text) }, text)));
+drawTheme();
+showSession(memory.currentId());
+api.getJson("/health").then(({ model, documents }) => {
+  $("model").textContent = `${model} · ${documents} document${documents === 1 ? "" : "s"}`;
+});
