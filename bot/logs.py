@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import TextIOWrapper
 from pathlib import Path
 
 from bot.redaction import neutralised
@@ -54,27 +55,31 @@ class LineFormatter(logging.Formatter):
         return self._redact(line)
 
 
-def set_up_logging(level: str, redact: Callable[[str], str], *, file: Path | None = None) -> None:
-    """Send logs to the error stream, or to `file` where the terminal belongs to a person.
+class PrivateFileHandler(logging.handlers.RotatingFileHandler):
+    """A log that only its owner can read, made when there is something to write; one that cannot be is no fault."""
 
-    A file that cannot be written is no reason to stop: then warnings go to the error stream.
-    """
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True)
+
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        return super()._open()
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing: the terminal belongs to a person, and what cannot be logged was said there."""
+
+
+def set_up_logging(level: str, redact: Callable[[str], str], *, file: Path | None = None) -> None:
+    """Send logs to the error stream, or to `file` where the terminal belongs to a person."""
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h.formatter, LineFormatter)]:
         root.removeHandler(old)
         old.close()
-    handler = (file and _file_handler(file)) or logging.StreamHandler(sys.stderr)
+    handler = PrivateFileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(redact))
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     for name in _OURS:
         logging.getLogger(name).setLevel(level)
-
-
-def _file_handler(path: Path) -> logging.Handler | None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    except OSError:
-        return None
-    return logging.handlers.RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True)

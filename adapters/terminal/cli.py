@@ -25,10 +25,17 @@ class Call:
     as_json: bool = False
 
     def settings(self) -> Settings:
-        """Read the settings. Raises: SettingsError."""
+        """Read the settings and send the log to a file beside the data: both streams belong to the person.
+
+        Raises: SettingsError.
+        """
+        from bot.logs import set_up_logging
+        from bot.redaction import Redactor
         from bot.settings import load_settings
 
-        return load_settings(self.flags)
+        settings = load_settings(self.flags)
+        set_up_logging(settings.log_level, Redactor(settings.secrets), file=settings.home_dir / "duet.log")
+        return settings
 
     def print(self, text: str, value: Callable[[], object]) -> None:
         """Print the result: `value` as JSON where that was asked for, else the text."""

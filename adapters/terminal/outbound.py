@@ -279,9 +279,13 @@ def _value_text(value: object) -> str:
     return str(value)
 
 
+def have_failed(checks: Sequence[Check]) -> bool:
+    return any(check.verdict is Health.FAIL for check in checks)
+
+
 def checks_json(checks: Sequence[Check]) -> JsonObject:
     return {
-        "ok": all(check.verdict is not Health.FAIL for check in checks),
+        "ok": not have_failed(checks),
         "checks": [
             {"name": c.name, "verdict": c.verdict.value, "seen": c.seen, "mend": c.mend} for c in checks
         ],
