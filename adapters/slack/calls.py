@@ -123,7 +123,8 @@ class Calls:
         )
         return text_at(said, "ts")
 
-    async def update(self, channel: str, ts: str, content: Mapping[str, Any], *, metadata: Mapping[str, Json]) -> None:
+    async def update(self, channel: str, ts: str, content: Mapping[str, Any], *, metadata: Mapping[str, Json]) -> str:
+        """Edit a message and give its `ts`."""
         self._must_live()
         await self._edits.slot(channel)
         text, blocks = content.get("text"), content.get("blocks")

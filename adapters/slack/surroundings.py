@@ -69,7 +69,7 @@ class Looking:
     def __init__(
         self,
         calls: Calls,
-        me: Callable[[], Identity],
+        me: Callable[[], Awaitable[Identity]],
         *,
         cleared_at: Callable[[SessionKey], Awaitable[int]],
         file_hosts: Iterable[str] = (),
@@ -101,7 +101,7 @@ class Looking:
     async def _author(self, turn: Turn) -> Author:
         person = await self._person(turn.author.id)
         standing = person.standing
-        team, me = turn.reply_to.get("user_team", ""), self._me()
+        team, me = turn.reply_to.get("user_team", ""), await self._me()
         if standing is Standing.MEMBER and team and team not in (me.team, me.enterprise) and not me.enterprise:
             standing = Standing.OUTSIDER  # what the event says of the person outweighs a profile without a team
         return replace(turn.author, name=person.name or turn.author.name, standing=standing)
@@ -116,7 +116,7 @@ class Looking:
         except OutletError as error:
             log.warning("Could not look up a person: %s", error, extra={"action": "look up"})
             return _Person(known.name if known else "", Standing.UNKNOWN, now)
-        person = _Person(display_name(profile), standing_of(profile, self._me()), now)
+        person = _Person(display_name(profile), standing_of(profile, await self._me()), now)
         if len(self._people) > 5_000:
             self._people.clear()
         self._people[user] = person
@@ -145,7 +145,7 @@ class Looking:
         earlier = [
             m for m in said if cleared_ms / 1000 < _seconds(m) < _as_seconds(since) and text_at(m, "ts") != turn.id
         ]
-        me = self._me()
+        me = await self._me()
         own = [n for n, m in enumerate(earlier) if me.is_own(user=text_at(m, "user"), bot=text_at(m, "bot_id"))]
         news = earlier[own[-1] + 1 :] if own else earlier
         return await self._quoted(news[-QUOTED_MESSAGES:])
