@@ -21,7 +21,16 @@ from bot.conversation import Usage
 from bot.drivers.endpoint_errors import ModelLoading, RequestRefused, one_line, refused
 from bot.drivers.model_replies import CUT, ReplyReader
 from bot.drivers.model_wire import DEFAULT_CLOCKS, Clocks, Watch, Wire, WireAnswer
-from bot.errors import ModelBusy, ModelError, ModelGarbled, ModelQuota, ModelRefused, ModelTimeout, ModelUnreachable
+from bot.errors import (
+    BadInput,
+    ModelBusy,
+    ModelError,
+    ModelGarbled,
+    ModelQuota,
+    ModelRefused,
+    ModelTimeout,
+    ModelUnreachable,
+)
 from bot.ports import ChatMessage, Findings, Finished, ModelCall, Piece, Profile, Text
 from bot.redaction import Redactor
 
@@ -43,6 +52,16 @@ class Endpoint:
     url: str
     name: str = ""
     key: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises: BadInput when the address is none."""
+        try:
+            parts = urlsplit(self.url)
+            is_address = bool(parts.scheme in ("http", "https") and parts.hostname and (parts.port or 80))
+        except ValueError:
+            is_address = False
+        if not is_address or re.search(r"\s", self.url):
+            raise BadInput("DUET_MODEL_URL is no web address; it should read like https://host/v1.")
 
     @property
     def is_native(self) -> bool:

@@ -48,18 +48,19 @@ class ReplyReader:
 
         Raises: ModelGarbled for what is no JSON object; whatever error the endpoint reports.
         """
-        self.is_alive = True
-        if data == "[DONE]" or data.strip() == "[DONE]":
-            self.is_done = True
+        if data.strip() == "[DONE]":
+            self.is_done = self.is_alive = True
             return ""
         event = self._decoded(data)
         choices = event.get("choices")
+        if (not choices or "error" in event) and (complaint := complaint_of(event)):
+            raise complained(complaint, redact=self._redact)
         if choices:
             text = self._from_choice(choices)
         elif "response" in event:
             text = self._from_native(event)
-        else:
-            text = self._from_rest(event)
+        else:  # the usage at the end, or a ping
+            text, self.is_alive = "", False
         if usage := event.get("usage"):
             self._note_usage(usage)
         self._visible_chars += len(text)
@@ -72,7 +73,7 @@ class ReplyReader:
         event = self._decoded(body)
         result = event.get("result")
         text = self.feed(json.dumps(result) if isinstance(result, dict) and event.get("success") else body)
-        self.is_done = True
+        self.is_done = True  # whole, whatever reason it gives
         return text
 
     def check_not_empty(self) -> None:
@@ -96,10 +97,6 @@ class ReplyReader:
             raise ModelGarbled(GARBLED, detail=f"not JSON: {one_line(data, self._redact)!r}") from error
         if not isinstance(event, dict):
             raise ModelGarbled(GARBLED, detail=f"not an object: {one_line(data, self._redact)!r}")
-        if ("error" in event or "errors" in event or "detail" in event or event.get("success") is False) and (
-            complaint := complaint_of(event)
-        ):
-            raise complained(complaint, redact=self._redact)
         return event
 
     def _from_choice(self, choices: Any) -> str:
@@ -129,11 +126,6 @@ class ReplyReader:
             self._note_reason(str(reason))
         self.is_alive = bool(text or calls or reason)
         return text
-
-    def _from_rest(self, event: Mapping[str, Any]) -> str:
-        """Take an event without a choice: usage at the end, a ping, or something that was never a reply."""
-        self.is_alive = False
-        return ""
 
     def _note_reason(self, reason: str) -> None:
         if reason in _FAILED:
