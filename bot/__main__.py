@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 FIRST_COMMAND = (
@@ -28,22 +29,29 @@ try:
 
     from adapters.terminal.cli import (
         EXIT_FAILED,
-        EXIT_NOT_STARTED,
         Call,
+        Front,
         as_json,
         called,
         done,
+        given,
         in_room,
         in_thread,
         pass_call,
+        until_stopped,
         with_settings,
     )
 except ModuleNotFoundError as error:  # a fresh checkout: say what to type instead of a traceback
     _without_dependencies(error.name)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from adapters.terminal.app import Terminal
+    from adapters.terminal.once import Once
+    from adapters.web.app import WebFront
     from bot.app import Parts
+    from bot.drivers.codex import Codex
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -69,14 +77,13 @@ def cli(call: Call) -> None:
 @pass_call
 def chat(call: Call, room: str, thread: str | None) -> int:
     """Talk with Duet: it streams, remembers, and runs commands. /help inside lists what else there is."""
-    from adapters.terminal.inbound import session_named
-
-    session = session_named(room, thread)
 
     async def work(parts: Parts, terminal: Terminal) -> int:
         from adapters.terminal.app import Chat
+        from adapters.terminal.inbound import session_named
         from adapters.terminal.lines import piped_lines, typed_lines
 
+        session = session_named(room, thread)
         history = parts.settings.home_dir / "chat-history"
         is_typed = sys.stdin.isatty() and terminal.is_live
         lines = typed_lines(history, parts.redact) if is_typed else piped_lines(sys.stdin)
@@ -99,20 +106,7 @@ def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) ->
     Exit code 0: answered, covered by the standards or not. 1: the turn failed, the question is kept.
     2: wrong usage or setting.
     """
-    from adapters.terminal.inbound import session_named
-
-    session, text = session_named(room, thread), _given(question)
-
-    async def work(_: Parts, terminal: Terminal) -> int:
-        from adapters.terminal.outbound import answer_json, dumped
-        from bot.conversation import Outcome
-
-        answer = await terminal.answer(terminal.keyboard.ask(session, text), shown=not call.as_json)
-        if call.as_json:
-            click.echo(dumped(answer_json(answer, session)))
-        return 0 if answer.outcome is Outcome.ANSWERED else EXIT_FAILED
-
-    return _with_duet(call, work)
+    return _once(call, lambda once: once.ask(given(question), room, thread))
 
 
 @cli.command()
@@ -128,22 +122,8 @@ def run(call: Call, command: tuple[str, ...], room: str) -> int:
     """
     import shlex
 
-    from adapters.terminal.inbound import session_named
-
-    session = session_named(room)
     code = command[0] if len(command) == 1 else shlex.join(command)
-
-    async def work(_: Parts, terminal: Terminal) -> int:
-        from adapters.terminal.outbound import dumped, exit_code, run_json
-
-        answer = await terminal.answer(terminal.keyboard.run(session, code), shown=False)
-        if call.as_json:
-            click.echo(dumped(run_json(answer, session.room)))
-        else:
-            terminal.pass_on(answer)
-        return exit_code(answer.commands[-1]) if answer.commands else EXIT_NOT_STARTED
-
-    return _with_duet(call, work)
+    return _once(call, lambda once: once.run(code, room))
 
 
 @cli.command()
@@ -155,23 +135,9 @@ def run(call: Call, command: tuple[str, ...], room: str) -> int:
 @pass_call
 def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
     """Clear a room: every conversation in it and its sandbox; with --thread that conversation alone."""
-    from adapters.terminal.inbound import name_of, session_named
-
-    session = session_named(room, thread)
-    what = f"thread {thread} of room {name_of(session.room)}" if thread else f"room {name_of(session.room)}"
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Clear {what}?", abort=True, err=True)
-
-    async def work(_: Parts, terminal: Terminal) -> int:
-        from adapters.terminal.outbound import reset_json
-        from bot.conversation import Outcome
-
-        answer = await terminal.answer(terminal.keyboard.reset(session), shown=not call.as_json)
-        if call.as_json:
-            call.print("", lambda: reset_json(answer, session))
-        return 0 if answer.outcome is Outcome.ANSWERED else EXIT_FAILED
-
-    return _with_duet(call, work)
+        click.confirm(f"Clear {f'thread {thread} of ' if thread else ''}room {room}?", abort=True, err=True)
+    return _once(call, lambda once: once.reset(room, thread))
 
 
 # ── The standards ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,29 +146,19 @@ def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
 @cli.command()
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 50), help="How many sections.")
+@click.option("--explain", is_flag=True, help="Show what each score is made of.")
 @in_room
 @as_json
 @with_settings
 @pass_call
-def search(call: Call, question: tuple[str, ...], limit: int, room: str) -> int:
+def search(call: Call, question: tuple[str, ...], limit: int, explain: bool, room: str) -> int:
     """Search the standards and show the best sections with their scores."""
-    from adapters.terminal.inbound import room_named
+    from adapters.terminal import once
 
-    place, text = room_named(room), _given(question)
-
-    async def work() -> int:
-        from adapters.terminal.outbound import findings_json, findings_text
-        from bot.app import open_codex
-
-        codex = await open_codex(call.settings())
-        try:
-            findings = await codex.search(text, (), room=place, limit=limit)
-        finally:
-            await codex.close()
-        call.print(findings_text(findings), lambda: findings_json(findings))
-        return 0
-
-    return done(call, work())
+    text = given(question)
+    return _with_codex(
+        call, lambda codex, _: once.search(codex, text, room, limit=limit, explain=explain, as_json=call.as_json)
+    )
 
 
 @cli.command()
@@ -211,23 +167,9 @@ def search(call: Call, question: tuple[str, ...], limit: int, room: str) -> int:
 @pass_call
 def index(call: Call) -> int:
     """Read the standards anew and list what was taken in."""
+    from adapters.terminal import once
 
-    async def work() -> int:
-        from adapters.terminal.inbound import room_named
-        from adapters.terminal.outbound import documents_json, documents_text
-        from bot.app import open_codex
-
-        settings = call.settings()
-        codex = await open_codex(settings)
-        try:
-            documents = codex.documents(room_named("main"))
-        finally:
-            await codex.close()
-        folder = str(settings.codex_dir)
-        call.print(documents_text(folder, documents), lambda: documents_json(folder, documents))
-        return 0
-
-    return done(call, work())
+    return _with_codex(call, lambda codex, folder: once.index(codex, str(folder), as_json=call.as_json))
 
 
 # ── Reading and keeping house ─────────────────────────────────────────────────────────────────────────────────────
@@ -239,15 +181,7 @@ def index(call: Call) -> int:
 @pass_call
 def rooms(call: Call) -> int:
     """List every room that was ever asked in."""
-
-    async def work(parts: Parts, _: Terminal) -> int:
-        from adapters.terminal.outbound import rooms_json, rooms_text
-
-        known = await parts.duet.rooms()
-        call.print(rooms_text(known), lambda: rooms_json(known))
-        return 0
-
-    return _with_duet(call, work, is_reading=True)
+    return _once(call, lambda once: once.rooms(), is_reading=True)
 
 
 @cli.command()
@@ -258,16 +192,8 @@ def rooms(call: Call) -> int:
 @pass_call
 def log(call: Call, room: str, form: str) -> int:
     """Print a room's prompt log: exactly what was sent to the model, the sections with scores, the reply, the time."""
-    from adapters.terminal.inbound import room_named
-
-    place = room_named(room)
-
-    async def work(_: Parts, terminal: Terminal) -> int:
-        click.echo(await terminal.log(place, as_json=call.as_json or form == "json"))
-        return 0
-
     call.as_json |= form == "json"
-    return _with_duet(call, work, is_reading=True)
+    return _once(call, lambda once: once.log(room), is_reading=True)
 
 
 @cli.command()
@@ -365,19 +291,60 @@ def completion(shell: str) -> None:
         click.echo(found(cli, {}, "duet", "_DUET_COMPLETE").source())
 
 
+# ── The other fronts ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@with_settings
+@pass_call
+def serve(call: Call) -> int:
+    """Answer over HTTP and on every platform that is configured, until stopped."""
+
+    async def work() -> int:
+        from bot.app import open_duet
+
+        call.logs_to_file = False
+        async with open_duet(call.settings(), keeps_house=True) as parts, AsyncExitStack() as stack:
+            fronts, web = _fronts(parts)
+            parts.duet.start()
+            for front in fronts:
+                stack.push_async_callback(front.close)
+                await front.start()
+            click.echo(f"Duet listens on {web.address}; {', '.join(front.name for front in fronts)}.")
+            sys.stdout.flush()
+            await until_stopped()
+        return 0
+
+    return done(call, work())
+
+
+def _fronts(parts: Parts) -> tuple[list[Front], WebFront]:
+    """Give every front that is configured, attached; HTTP always, and first to come up."""
+    from adapters.web.app import WebFront
+
+    settings, duet = parts.settings, parts.duet
+    fronts: list[Front] = []
+    routes = []
+    if settings.slack_bot_token or settings.slack_app_token:
+        from adapters.slack.app import EVENTS_PATH, SlackFront
+
+        slack = SlackFront(duet, settings)
+        duet.attach("slack", slack.outlet)
+        routes += [("POST", EVENTS_PATH, slack.events_handler)] if slack.events_handler else []
+        fronts.append(Front("Slack", slack.start, slack.close))
+    if settings.discord_token:
+        from adapters.discord import app as discord
+
+        client = discord.Front(settings, duet)
+        fronts.append(Front("Discord", client.start, client.close))
+    web = WebFront(duet, settings, extra_routes=routes)
+    return [Front("web", web.start, web.close), *fronts], web
+
+
 # ── Plumbing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _given(words: tuple[str, ...]) -> str:
-    """Give what was typed as one text; a single - stands for the input."""
-    if words == ("-",):
-        return sys.stdin.buffer.read().decode("utf-8", "replace")
-    return " ".join(words)
-
-
-def _with_duet(
-    call: Call, work: Callable[[Parts, Terminal], Awaitable[int]], *, is_reading: bool = False
-) -> int:  # fmt: skip
+def _with_duet(call: Call, work: Callable[[Parts, Terminal], Awaitable[int]], *, is_reading: bool = False) -> int:
     """Open everything, do the work at this terminal and close; `is_reading` takes no turn up."""
 
     async def opened() -> int:
@@ -387,6 +354,32 @@ def _with_duet(
             if not is_reading:
                 parts.duet.start()
             return await work(parts, _terminal(parts))
+
+    return done(call, opened())
+
+
+def _once(call: Call, work: Callable[[Once], Awaitable[int]], *, is_reading: bool = False) -> int:
+    async def at_terminal(_: Parts, terminal: Terminal) -> int:
+        from adapters.terminal.once import Once
+
+        return await work(Once(terminal, call.as_json))
+
+    return _with_duet(call, at_terminal, is_reading=is_reading)
+
+
+def _with_codex(call: Call, work: Callable[[Codex, Path], Awaitable[str]]) -> int:
+    """Open the index alone, print what the work gives, and close."""
+
+    async def opened() -> int:
+        from bot.app import open_codex
+
+        settings = call.settings()
+        codex = await open_codex(settings)
+        try:
+            click.echo(await work(codex, settings.codex_dir))
+        finally:
+            await codex.close()
+        return 0
 
     return done(call, opened())
 

@@ -10,21 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from adapters.terminal.inbound import Keyboard, Line, name_of, read_line
-from adapters.terminal.outbound import (
-    answer_text,
-    dumped,
-    ending,
-    is_remarkable,
-    joined,
-    log_json,
-    log_markdown,
-    source_text,
-)
+from adapters.terminal.outbound import joined, log_markdown, source_text
 from adapters.terminal.screen import Screen
-from bot.conversation import Answer, Event, Outcome, RoomKey, SessionKey, Settled, TicketState, Turn, Verdict
+from bot.conversation import Answer, Event, Outcome, SessionKey, Settled, TicketState, Turn, Verdict
 from bot.errors import BadInput, StoreUnavailable
-from bot.records import LoggedCall
-from bot.redaction import neutralised
 
 if TYPE_CHECKING:
     from bot.duet import Duet
@@ -67,16 +56,6 @@ class Terminal:
             )
         return answer
 
-    def pass_on(self, answer: Answer) -> None:
-        """Write what the commands wrote, each stream to its own; what else is to be said goes to `err`."""
-        for result in answer.commands:
-            self.out.write(neutralised(result.stdout))
-            self.err.write(neutralised(result.stderr))
-            if is_remarkable(result):
-                print(neutralised(ending(result)), file=self.err)
-        if not answer.commands:
-            print(answer_text(answer), file=self.err)
-
     async def _events(self, turn: Turn) -> AsyncIterator[Event]:
         stops: list[asyncio.Task[bool]] = []
 
@@ -89,16 +68,6 @@ class Terminal:
             async for event in self.duet.ask(turn):
                 yield event
             await asyncio.gather(*stops)
-
-    async def calls(self, room: RoomKey) -> list[tuple[SessionKey, LoggedCall]]:
-        """Give the model calls of all the room's sessions, oldest first."""
-        sessions = await self.duet.sessions(room)
-        calls = [(session, call) for session in sessions for call in await self.duet.prompt_log(session)]
-        return sorted(calls, key=lambda pair: pair[1].at)
-
-    async def log(self, room: RoomKey, *, as_json: bool) -> str:
-        calls = await self.calls(room)
-        return dumped(log_json(room, calls)) if as_json else log_markdown(room, calls)
 
 
 @contextmanager

@@ -23,9 +23,10 @@ class Call:
 
     flags: dict[str, Any] = field(default_factory=dict)
     as_json: bool = False
+    logs_to_file: bool = True
 
     def settings(self) -> Settings:
-        """Read the settings and send the log to a file beside the data: both streams belong to the person.
+        """Read the settings and set up the log: beside the data, where both streams belong to a person.
 
         Raises: SettingsError.
         """
@@ -34,7 +35,8 @@ class Call:
         from bot.settings import load_settings
 
         settings = load_settings(self.flags)
-        set_up_logging(settings.log_level, Redactor(settings.secrets), file=settings.home_dir / "duet.log")
+        file = settings.home_dir / "duet.log" if self.logs_to_file else None
+        set_up_logging(settings.log_level, Redactor(settings.secrets), file=file)
         return settings
 
     def print(self, text: str, value: Callable[[], object]) -> None:
@@ -93,6 +95,40 @@ in_room = click.option(
     "--room", default="main", show_default=True, metavar="ROOM", help="A name, or a key of `duet rooms`."
 )
 in_thread = click.option("--thread", metavar="THREAD", help="A conversation of its own inside the room.")
+
+
+def given(words: tuple[str, ...]) -> str:
+    """Give what was typed as one text; a single - stands for the input."""
+    if words == ("-",):
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What `duet serve` starts and stops."""
+
+    name: str
+    start: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
+
+
+async def until_stopped() -> None:
+    """Wait for SIGTERM or Ctrl-C; a second one ends the waiting for what still runs."""
+    import asyncio
+    import signal
+
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    task = asyncio.current_task()
+
+    def stop() -> None:
+        if stopped.is_set() and task:
+            task.cancel()
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    await stopped.wait()
 
 
 def done(call: Call, work: Awaitable[int]) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from adapters.terminal.inbound import name_of
 from bot.checks import Check, Health
 from bot.conversation import Answer, CommandResult, Ended, Outcome, RoomKey, SessionKey, Source, Ticket, TicketState
-from bot.ports import Findings
+from bot.ports import Findings, Hit
 from bot.records import LoggedCall, RoomSummary
 from bot.redaction import neutralised, spelled_out
 from bot.sections import Document
@@ -166,31 +166,32 @@ def exit_code(result: CommandResult) -> int:
 # ── Search and rooms ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def findings_json(findings: Findings) -> JsonObject:
+def findings_json(findings: Findings, *, explain: bool = False) -> JsonObject:
     return {
         "confidence": round(findings.confidence, 4),
         "band": findings.band.value,
-        "hits": [
-            {
-                "document": hit.section.document,
-                "heading": hit.section.heading,
-                "line": hit.section.line,
-                "score": round(hit.score, 4),
-            }
-            for hit in findings.hits
-        ],
+        "hits": [_hit_json(hit, explain=explain) for hit in findings.hits],
     }
 
 
-def findings_text(findings: Findings) -> str:
+def _hit_json(hit: Hit, *, explain: bool) -> JsonObject:
+    shown = {
+        "document": hit.section.document,
+        "heading": hit.section.heading,
+        "line": hit.section.line,
+        "score": round(hit.score, 4),
+    }
+    return shown | ({"components": dict(hit.components)} if explain else {})
+
+
+def findings_text(findings: Findings, *, explain: bool = False) -> str:
     lines = [f"Confidence {findings.confidence:.2f} ({findings.band.value})"]
     for hit in findings.hits:
         section = hit.section
-        excerpt = textwrap.shorten(section.text, 100, placeholder=" …")
-        lines += [
-            f"{hit.score:8.3f}  {section.document} › {section.heading} (line {section.line})",
-            f"          {excerpt}",
-        ]
+        lines.append(f"{hit.score:8.3f}  {section.document} › {section.heading} (line {section.line})")
+        if explain:
+            lines.append("          " + " · ".join(f"{name} {value:.3f}" for name, value in hit.components.items()))
+        lines.append("          " + textwrap.shorten(section.text, 100, placeholder=" …"))
     return neutralised("\n".join(lines))
 
 
