@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from adapters.terminal.inbound import Keyboard, Line, name_of, read_line
-from adapters.terminal.outbound import joined, log_markdown, source_text
+from adapters.terminal.outbound import counted, joined, log_markdown, source_text
 from adapters.terminal.screen import Screen
 from bot.conversation import Answer, Event, Outcome, SessionKey, Settled, TicketState, Turn, Verdict
 from bot.errors import BadInput, StoreUnavailable
@@ -120,9 +120,9 @@ class Chat:
             self.last = await duet.answer(room, turn)
         asked = [m for m in messages if m.role == "user"]
         self.question = asked[-1].text if asked else ""
-        remembered = f" · {len(asked)} earlier questions remembered" if asked else ""
+        remembered = f" · {counted(len(asked), 'earlier question')} remembered" if asked else ""
         self._say(
-            f"Duet · {status.model} · {status.documents} documents · room {name_of(room)}{remembered}\n"
+            f"Duet · {status.model} · {counted(status.documents, 'document')} · room {name_of(room)}{remembered}\n"
             "Ask anything about your team's standards; /help lists what else there is."
         )
 

@@ -89,6 +89,10 @@ def ticket_text(ticket: Ticket) -> str:
     return f"This command waits for a yes or no:\n$ {spelled_out(ticket.code)}"
 
 
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def seconds(duration_ms: int) -> str:
     return f"{duration_ms / 1000:.1f} s"
 
@@ -209,7 +213,13 @@ def documents_text(folder: str, documents: Sequence[Document]) -> str:
     sections = sum(document.sections for document in documents)
     rows = [("document", "sections", "title"), *((d.name, str(d.sections), d.title) for d in documents)]
     faults = [f"{d.name}: {fault}" for d in documents for fault in d.faults]
-    return joined([f"{len(documents)} documents, {sections} sections in {folder}", table(rows), "\n".join(faults)])
+    return joined(
+        [
+            f"{counted(len(documents), 'document')}, {counted(sections, 'section')} in {folder}",
+            table(rows),
+            "\n".join(faults),
+        ]
+    )
 
 
 def rooms_json(rooms: Sequence[RoomSummary]) -> JsonObject:
