@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -52,6 +52,24 @@ def model_address(value: str) -> str | None:
     return None if value == "local" else web_address(value)
 
 
+ENDPOINT_KEYS = ("url", "name", "key", "profile", "context_tokens", "max_reply_tokens", "first_token_s")
+
+
+def endpoints_fault(value: Mapping[str, Any] | None) -> str | None:
+    """Say what is wrong with the `[endpoints.NAME]` tables."""
+    for name, table in (value or {}).items():
+        if name in ("model", "local", "offline"):
+            return f"must not call an endpoint {name!r}: that name has a meaning of its own"
+        if not isinstance(table, dict) or not isinstance(table.get("url"), str):
+            return f"needs a url in [endpoints.{name}]"
+        if unknown := [key for key in table if key not in ENDPOINT_KEYS]:
+            return f"has an unknown key {unknown[0]!r} in [endpoints.{name}]{_did_you_mean(unknown[0], ENDPOINT_KEYS)}"
+        fault = model_address(table["url"])
+        if fault or table["url"] == "local":
+            return f"has a wrong url in [endpoints.{name}]: it {fault or 'must be an address'}"
+    return None
+
+
 def default_home() -> Path:
     """Give the user's data folder for this program."""
     import platformdirs
@@ -78,6 +96,45 @@ class Settings:
     )
     model_name: str = setting("", "model.name", "the model's name at that address", env="DUET_MODEL")
     model_key: str = setting("", "model.key", "the key for that address", secret=True)
+    model_profile: str = setting(
+        "auto",
+        "model.profile",
+        "one prompt for all (one), a prompt for each task as small models need (split), or by the model's name (auto)",
+        check=one_of("auto", "one", "split"),
+    )
+    model_context_tokens: int = setting(
+        0, "model.context_tokens", "the model's context; 0 goes by its name", check=at_least(0)
+    )
+    model_max_reply_tokens: int = setting(
+        0, "model.max_reply_tokens", "the longest reply; 0 goes by the model's name", check=at_least(0)
+    )
+    model_first_token_s: float = setting(
+        0.0, "model.first_token_s", "seconds to wait for a reply to begin; 0 goes by the model", check=at_least(0)
+    )
+    model_threads: int = setting(
+        0, "model.threads", "processors for the built-in model; 0 takes half of them, 4 at most", check=at_least(0)
+    )
+    models: tuple[str, ...] = setting(
+        (), "models", "models in order, the next answers when one is down: model, local, offline, names of endpoints"
+    )
+    endpoints: Mapping[str, Any] | None = setting(
+        None,
+        "endpoints",
+        "more models, in duet.toml: [endpoints.NAME] with url, name, key, profile",
+        check=endpoints_fault,
+    )
+    budget_user_tokens: int = setting(
+        0, "budget.user_tokens", "tokens that one person may use a day (UTC); 0 is no limit", check=at_least(0)
+    )
+    budget_room_tokens: int = setting(
+        0, "budget.room_tokens", "tokens that one room may use a day (UTC); 0 is no limit", check=at_least(0)
+    )
+    budget_tokens: int = setting(
+        0, "budget.tokens", "tokens that all together may use a day (UTC); 0 is no limit", check=at_least(0)
+    )
+    budget_price: float = setting(
+        0.0, "budget.price", "price of a million tokens, for the cost that is shown", check=at_least(0)
+    )
     turn_timeout_s: float = setting(120.0, "turn.timeout_s", "the whole turn's deadline in seconds", check=at_least(1))
 
     commands: str = setting(
@@ -221,7 +278,9 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret value that is set: what redaction must never let out."""
-        return tuple(value for f in declared() if f.metadata["secret"] and (value := getattr(self, f.name)))
+        own = (getattr(self, f.name) for f in declared() if f.metadata["secret"])
+        of_endpoints = (str(table.get("key", "")) for table in (self.endpoints or {}).values())
+        return tuple(value for value in (*own, *of_endpoints) if value)
 
     def shown(self) -> list[tuple[str, str, object, Origin]]:
         """Give (key, environment name, value with secrets masked, origin) of every setting, in order."""
@@ -234,6 +293,8 @@ class Settings:
         value = {"home": self.home_dir, "codex": self.codex_dir}.get(f.name, getattr(self, f.name))
         if f.metadata["secret"]:
             return masked(value)
+        if f.name == "endpoints":
+            return {name: table | {"key": masked(str(table.get("key", "")))} for name, table in (value or {}).items()}
         return str(value) if isinstance(value, Path) else value
 
 
@@ -330,7 +391,7 @@ def _unknown_names(toml: Mapping[str, Any], environ: Mapping[str, str], dotenv: 
     return faults
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else "; `duet config` lists them all."
 

@@ -57,7 +57,7 @@ class Endpoint:
         """Raises: BadInput when the address is none."""
         try:
             parts = urlsplit(self.url)
-            is_address = bool(parts.scheme in ("http", "https") and parts.hostname and (parts.port or 80))
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             is_address = False
         if not is_address or re.search(r"\s", self.url):
