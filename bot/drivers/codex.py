@@ -32,6 +32,7 @@ from bot.drivers.codex_ranking import (
     search_by_meaning,
     search_by_words,
 )
+from bot.drivers.codex_spelling import Speller
 from bot.drivers.codex_vectors import VectorModel, Vectors
 from bot.errors import CodexUnreadable, attempt
 from bot.ports import Findings
@@ -80,6 +81,8 @@ class Codex:
         self._vectors: Vectors | None = None
         self._vectors_state = (-1, -1)
         self._vectors_at = 0.0
+        self._speller: Speller | None = None
+        self._speller_state = -1
         self._embedder = ThreadPoolExecutor(1, thread_name_prefix="codex-embed")
         self._embedding: asyncio.Task[None] | None = None
         self._work_left = asyncio.Event()
@@ -238,6 +241,8 @@ class Codex:
         shut = {shelf.id for shelf in self._shelves.values() if not may_see(shelf.channels, room)}
         index = self._search_index
         with index.reading():
+            speller = self._current_speller()
+            question, earlier = speller.mend(question), [speller.mend(one) for one in earlier[-1:]]
             vectors = self._current_vectors()
             if vectors is None or self._model is None:
                 found, confidence = search_by_words(index, question, earlier, shut=shut, limit=limit)
@@ -258,6 +263,14 @@ class Codex:
             self._vectors = Vectors.load(self._search_index)
             self._vectors_state, self._vectors_at = state, time.monotonic()
         return self._vectors if self._vectors and self._vectors.coverage >= LEAST_COVERAGE else None
+
+    def _current_speller(self) -> Speller:
+        structure = self._search_index.counter("structure")
+        if self._speller is None or structure != self._speller_state:
+            language = self._model.known_words() if self._model else frozenset()
+            self._speller = Speller(self._search_index.vocabulary(), language)
+            self._speller_state = structure
+        return self._speller
 
     # Vectors
 
