@@ -217,7 +217,8 @@ class Answering:
         if scene.surroundings.text is not None:
             scene.surroundings = replace(scene.surroundings, text=self._redact(scene.surroundings.text))
         scene.notes += scene.surroundings.notes
-        await self._store.know_author(scene.turn, scene.author, scene.question)
+        is_run = scene.turn.asking.turn.kind is TurnKind.RUN
+        await self._store.know_author(scene.turn, scene.author, f"run {scene.question}" if is_run else scene.question)
         for name, data in scene.surroundings.uploads:
             await attempt(
                 self._sandbox.put(scene.turn.turn.room, scene.turn.room_generation, name, data),
@@ -242,7 +243,7 @@ class Answering:
             said = {"void": "This was void by a reset.", "expired": "The time to decide this is over."}
             by = f" by {decision.decided_by}" if decision.decided_by else ""
             return self._refused(scene, said.get(decision.state, f"This was already {decision.state}{by}."))
-        await self._show_decision(scene, decision.command, turn.verdict or Verdict.DENY)
+        await self._show_decision(scene, decision.shown_in, turn.verdict or Verdict.DENY)
         if turn.verdict is Verdict.DENY:
             result = CommandResult(decision.command.code, Ended.NOT_STARTED, note=f"denied by {scene.author.name}")
             await self._store.end_command(decision.command, result, state=CommandState.DENIED)
@@ -250,17 +251,16 @@ class Answering:
             return self._made(scene, "", covered=None)
         return await self._run_or_ask(scene)
 
-    async def _show_decision(self, scene: Scene, command: PlannedCommand, verdict: Verdict) -> None:
+    async def _show_decision(self, scene: Scene, shown_in: int, verdict: Verdict) -> None:
         """Edit the message that asked, so that it shows who decided."""
-        asking = scene.turn.asking.turn
-        outlet = self._outlets.get(asking.room.platform)
-        known = await self._store.find_turn(asking.room, asking.id)
+        outlet = self._outlets.get(scene.turn.turn.room.platform)
+        known = await self._store.turn_at(shown_in)
         if known is None or known.answer is None or known.answer.ticket is None:
             return
         state = TicketState.APPROVED if verdict is Verdict.APPROVE else TicketState.DENIED
         ticket = replace(known.answer.ticket, state=state, decided_by=scene.author.name)
         answer = replace(known.answer, ticket=ticket)
-        await self._store.redraw(asking.room, asking.id, answer, outlet.render(answer) if outlet else ())
+        await self._store.redraw(known.seq, answer, outlet.render(answer) if outlet else ())
 
     # Asking.
 

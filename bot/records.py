@@ -88,12 +88,16 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What came of a press on a ticket. `won` means this press decided (now, or before a crash)."""
+    """What came of a press on a ticket. `won` means this press decided (now, or before a crash).
+
+    `shown_in` is the turn whose answer shows the ticket.
+    """
 
     won: bool
     state: str
     decided_by: str
     command: PlannedCommand | None
+    shown_in: int
 
 
 @dataclass(frozen=True, slots=True)

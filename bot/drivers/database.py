@@ -46,6 +46,7 @@ class Database:
         self._write_lock: IO[bytes] | None = None
         self._alive: IO[bytes] | None = None
         self._db: SqliteUtils | None = None
+        self._is_closed = False
 
     async def open(self) -> None:
         """Open the file, bring its tables up to date, say that this process is alive.
@@ -89,8 +90,9 @@ class Database:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one immediate transaction and commit; what it raises rolls back. Raises: StoreUnavailable."""
-        result: T = await self._in_thread(lambda: self._write(work))
-        self._announce()
+        result, has_changed = await self._in_thread(lambda: self._write(work))
+        if has_changed:
+            self._announce()
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -145,7 +147,10 @@ class Database:
         return True
 
     async def close(self) -> None:
-        """Close the file; what this process still owns counts as a dead owner's from now on."""
+        """Close the file; what this process still owns counts as a dead owner's from now on. Closing again is nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -163,9 +168,11 @@ class Database:
         if self.home is not None:
             (self.home / "alive" / self.owner).unlink(missing_ok=True)
 
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
+        """Give what `work` gave, and whether it changed a row."""
         with self._locked():
             conn = self._conn
+            before = conn.total_changes
             conn.execute("BEGIN IMMEDIATE")
             try:
                 result = work(conn)
@@ -174,7 +181,7 @@ class Database:
                 if conn.in_transaction:
                     conn.execute("ROLLBACK")
                 raise
-            return result
+            return result, conn.total_changes > before
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection
 
-from bot.conversation import Answer, Body, Part, RoomKey, SessionKey
+from bot.conversation import Answer, Body, Part, SessionKey
 from bot.drivers.database import Database
 from bot.drivers.rows import body_of, dumped
 from bot.errors import Superseded
@@ -83,9 +83,11 @@ class OutboxRows:
         A part whose room or session was reset since is dropped, or, when it may have been posted by a process that
         died, given with `is_final=False`: to be looked for and deleted.
         """
-        return await self._db.write(lambda c: self._next_part(c, platforms))
+        if await self._db.read(lambda c: self._open_parts(c, platforms)):  # the usual case costs no transaction
+            return await self._db.write(lambda c: self._next_part(c, platforms))
+        return None
 
-    def _next_part(self, c: sqlite3.Connection, platforms: Collection[str]) -> ToDeliver | None:
+    def _open_parts(self, c: sqlite3.Connection, platforms: Collection[str]) -> list[sqlite3.Row]:
         marks = ", ".join("?" * len(platforms))
         rows = c.execute(
             f"""SELECT o.*, t.message_id, t.reply_to_json,
@@ -98,36 +100,38 @@ class OutboxRows:
                 ORDER BY o.turn, o.ordinal""",
             (*platforms, self._now()),
         ).fetchall()
-        for row in rows:
-            if row["state"] == "posting" and self._db.is_alive(row["owner"]):
-                continue
-            maybe_posted = row["ref"] is None and row["attempts"] > 0
-            if row["void"] and row["ref"] is None and not maybe_posted:
+        return [row for row in rows if row["state"] == "ready" or not self._db.is_alive(row["owner"])]
+
+    def _next_part(self, c: sqlite3.Connection, platforms: Collection[str]) -> ToDeliver | None:
+        for row in self._open_parts(c, platforms):
+            may_stand = row["ref"] is not None or row["attempts"] > 0
+            if row["void"] and not may_stand:
                 c.execute("UPDATE outbox SET state = 'dropped' WHERE key = ?", (row["key"],))
                 continue
             c.execute(
                 "UPDATE outbox SET state = 'posting', owner = ?, attempts = attempts + 1, shown_at = ? WHERE key = ?",
                 (self._db.owner, self._now(), row["key"]),
             )
-            session = SessionKey.parse(row["session"])
-            part = Part(
-                row["key"],
-                row["message_id"],
-                session,
-                row["ordinal"],
-                json.loads(row["reply_to_json"]),
-                body_of(row, files=self._files(row)),
-                row["ref"],
-            )
-            return ToDeliver(part, row["attempts"] + 1, maybe_posted, row["shown_at"] or 0, not row["void"])
+            return self._to_deliver(row)
         return None
 
-    async def next_try_at(self, platforms: Collection[str]) -> int | None:
-        """Give when the earliest part that waits for its time may be tried again."""
-        marks = ", ".join("?" * len(platforms))
-        sql = f"SELECT min(next_try_at) FROM outbox WHERE state = 'ready' AND platform IN ({marks}) AND next_try_at > ?"
-        found: int | None = await self._db.read(lambda c: c.execute(sql, (*platforms, self._now())).fetchone()[0])
-        return found
+    def _to_deliver(self, row: sqlite3.Row) -> ToDeliver:
+        part = Part(
+            row["key"],
+            row["message_id"],
+            SessionKey.parse(row["session"]),
+            row["ordinal"],
+            json.loads(row["reply_to_json"]),
+            body_of(row, files=self._files(row)),
+            row["ref"],
+        )
+        return ToDeliver(
+            part,
+            attempt=row["attempts"] + 1,
+            look_first=row["ref"] is None and row["attempts"] > 0,
+            shown_at=row["shown_at"] or 0,
+            is_final=not row["void"],
+        )
 
     async def posted(self, key: str, ref: str) -> bool:
         """Note that a part stands on the platform; False when a reset came meanwhile and it must be deleted."""
@@ -157,22 +161,16 @@ class OutboxRows:
             lambda c: c.execute("UPDATE outbox SET state = ?, error = ? WHERE key = ?", (state, error, key))
         )
 
-    async def redraw(self, room: RoomKey, turn_id: str, answer: Answer, bodies: tuple[Body, ...]) -> None:
+    async def redraw(self, seq: int, answer: Answer, bodies: tuple[Body, ...]) -> None:
         """Change the delivered messages of a turn to what its answer says now (a ticket that was decided)."""
 
         def work(c: sqlite3.Connection) -> None:
-            row = c.execute(
-                "SELECT seq FROM turns WHERE platform = ? AND space = ? AND channel = ? AND message_id = ?",
-                (room.platform, room.space, room.channel, turn_id),
-            ).fetchone()
-            if row is None:
-                return
-            c.execute("UPDATE turns SET answer_json = ? WHERE seq = ?", (dumped(answer), row["seq"]))
+            c.execute("UPDATE turns SET answer_json = ? WHERE seq = ?", (dumped(answer), seq))
             for ordinal, body in enumerate(bodies):
                 c.execute(
                     """UPDATE outbox SET body_json = ?, state = 'ready', next_try_at = 0 WHERE turn = ? AND ordinal = ?
                        AND state IN ('ready', 'delivered')""",
-                    (dumped(dict(body.content)), row["seq"], ordinal),
+                    (dumped(dict(body.content)), seq, ordinal),
                 )
 
         await self._db.write(work)

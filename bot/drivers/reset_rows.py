@@ -37,14 +37,16 @@ class ResetRows:
                     "UPDATE sessions SET generation = generation + 1 WHERE key = :session AND generation = :generation",
                     values,
                 )
+            _carry_over(c, reset, values)
+            old = f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD})"
             c.execute(
-                f"""UPDATE outbox SET state = 'dropped' WHERE state = 'ready' AND ref IS NULL AND attempts = 0
-                    AND turn IN (SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD})""",
+                f"""UPDATE outbox SET next_try_at = 0, state = iif(ref IS NULL AND attempts = 0, 'dropped', state)
+                    WHERE state = 'ready' AND turn IN {old}""",
                 values,
             )
             c.execute(
                 f"""UPDATE tickets SET state = 'void' WHERE state = 'waiting' AND command IN (
-                    SELECT k.id FROM commands k JOIN turns t ON t.seq = k.turn WHERE {_where(reset)} AND {_OLD})""",
+                    SELECT id FROM commands WHERE turn IN {old})""",
                 values,
             )
 
@@ -75,9 +77,8 @@ class ResetRows:
 
         def work(c: sqlite3.Connection) -> None:
             values = _scope(reset)
-            old = (
-                f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD} AND t.state NOT IN ('heard', 'running'))"
-            )
+            old = f"""(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD}
+                       AND t.kind NOT IN ('reset', 'stop') AND t.state NOT IN ('heard', 'running'))"""
             c.execute(f"DELETE FROM messages WHERE turn IN {old}", values)
             c.execute(f"DELETE FROM calls WHERE turn IN {old}", values)
             c.execute(f"DELETE FROM tickets WHERE command IN (SELECT id FROM commands WHERE turn IN {old})", values)
@@ -155,6 +156,18 @@ _OLD = """EXISTS(SELECT 1 FROM sessions s JOIN rooms r ON r.key = s.room WHERE s
           AND (s.generation <> t.generation OR r.generation <> t.room_generation))"""
 
 
+def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> None:
+    """Let what was heard after the reset, but before it was taken up, belong to the time after it."""
+    later = f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND t.seq > :seq AND t.state = 'heard')"
+    generation = "(SELECT s.generation FROM sessions s WHERE s.key = {0}.session)"
+    c.execute(
+        f"""UPDATE turns SET generation = {generation.format("turns")},
+            room_generation = (SELECT r.generation FROM rooms r WHERE r.key = turns.room) WHERE seq IN {later}""",
+        values,
+    )
+    c.execute(f"UPDATE messages SET generation = {generation.format('messages')} WHERE turn IN {later}", values)
+
+
 def _is_room(reset: OpenTurn) -> bool:
     return reset.turn.session.thread is None
 
@@ -165,6 +178,7 @@ def _where(reset: OpenTurn) -> str:
 
 def _scope(reset: OpenTurn) -> dict[str, object]:
     return {
+        "seq": reset.seq,
         "room": str(reset.turn.room),
         "session": str(reset.turn.session),
         "generation": reset.generation,

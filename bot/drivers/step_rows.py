@@ -174,7 +174,10 @@ class StepRows:
                 self._fenced(turn, id=command.id),
             )
             _must_change(changed, turn)
-            c.execute("INSERT INTO tickets(id, command, expires_at) VALUES(?, ?, ?)", (ticket, command.id, expires_at))
+            c.execute(
+                "INSERT INTO tickets(id, command, shown_in, expires_at) VALUES(?, ?, ?, ?)",
+                (ticket, command.id, turn.seq, expires_at),
+            )
 
         await self._db.write(work)
 
@@ -190,13 +193,14 @@ class StepRows:
             )
             row = c.execute("SELECT * FROM tickets WHERE id = ?", (ticket,)).fetchone()
             if row is None:
-                return Decision(False, "unknown", "", None)
+                return Decision(False, "unknown", "", None, 0)
             won = row["decided_turn"] == turn.seq
             if won:
                 c.execute("UPDATE commands SET state = ? WHERE id = ? AND state = 'waiting'", (state, row["command"]))
             expired = row["state"] == "waiting" and row["expires_at"] <= self._now()
             command = command_of(c.execute(f"{_COMMANDS} WHERE k.id = ?", (row["command"],)).fetchone())
-            return Decision(won, "expired" if expired else row["state"], row["decided_by"] or "", command)
+            state = "expired" if expired else row["state"]
+            return Decision(won, state, row["decided_by"] or "", command, row["shown_in"])
 
         return await self._db.write(work)
 

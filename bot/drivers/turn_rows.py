@@ -214,18 +214,14 @@ class TurnRows:
 
     async def find_turn(self, room: RoomKey, turn_id: str) -> SettledTurn | None:
         """Give what became of a turn; None when it was never heard."""
+        sql = f"SELECT * FROM turns WHERE {_ID}"
+        row = await self._db.read(lambda c: c.execute(sql, _id(room, turn_id)).fetchone())
+        return _settled(row) if row else None
 
-        def work(c: sqlite3.Connection) -> SettledTurn | None:
-            row = c.execute(f"SELECT * FROM turns WHERE {_ID}", _id(room, turn_id)).fetchone()
-            if row is None:
-                return None
-            answer = answer_of(row["answer_json"]) if row["answer_json"] else None
-            if answer is None and row["state"] not in ("heard", "running"):
-                answer = Answer(turn_id, "", Outcome(row["state"]), TurnKind(row["kind"]))
-            session = SessionKey.parse(row["session"])
-            return SettledTurn(row["seq"], session, row["state"], row["owner"] or "", answer)
-
-        return await self._db.read(work)
+    async def turn_at(self, seq: int) -> SettledTurn | None:
+        """Give what became of the turn with this number."""
+        row = await self._db.read(lambda c: c.execute("SELECT * FROM turns WHERE seq = ?", (seq,)).fetchone())
+        return _settled(row) if row else None
 
     async def history(self, session: SessionKey, *, before: OpenTurn | None = None) -> list[Message]:
         """Give the transcript since the last reset, in the order of the turns; only of turns before `before`."""
@@ -317,6 +313,13 @@ def _say(c: sqlite3.Connection, seq: int, message: Message) -> None:
            SELECT seq, session, ?, ?, ?, ?, generation FROM turns WHERE seq = ?""",
         (message.role, message.author, message.text, message.at, seq),
     )
+
+
+def _settled(row: sqlite3.Row) -> SettledTurn:
+    answer = answer_of(row["answer_json"]) if row["answer_json"] else None
+    if answer is None and row["state"] not in ("heard", "running"):  # forgotten by a reset
+        answer = Answer(row["message_id"], "", Outcome(row["state"]), TurnKind(row["kind"]))
+    return SettledTurn(row["seq"], SessionKey.parse(row["session"]), row["state"], row["owner"] or "", answer)
 
 
 def _loaded(c: sqlite3.Connection, seq: int) -> OpenTurn:
