@@ -61,6 +61,8 @@ EVERYTHING = re.compile(".*", re.DOTALL)
 PATIENCE_S = 10.0  # how long a start waits for Slack before it goes on without
 LONGEST_WAIT_S = 60.0
 CLOSE_S = 8.0
+# https://docs.slack.dev/apis/web-api/rate-limits: one post a second and channel; edits are tier 3, 50 a minute.
+POST_S, EDIT_S = 1.0, 1.2
 
 
 def now_ms() -> int:
@@ -77,6 +79,7 @@ class SlackFront:
         *,
         now: Callable[[], int] = now_ms,
         pacer: Pacer | None = None,
+        edits: Pacer | None = None,
         clocks: Clocks | None = None,
     ) -> None:
         """Raises: BadInput when Slack could not be heard with these settings."""
@@ -86,8 +89,12 @@ class SlackFront:
         self._now = now
         self._clocks = clocks
         self._follow = Follow(settings.slack_follow)
-        edits = Pacer(period_s=1.2)
-        self.calls = Calls(settings.slack_bot_token, api_url=api_url(settings), pacer=pacer or Pacer(), edits=edits)
+        self.calls = Calls(
+            settings.slack_bot_token,
+            api_url=api_url(settings),
+            pacer=pacer or Pacer(period_s=POST_S),
+            edits=edits or Pacer(period_s=EDIT_S),
+        )
         # Team -> who Duet is there; filled once. One entry, by token: installing into many workspaces comes later.
         self.installed: dict[str, Identity] = {}
         self._known = asyncio.Event()
@@ -181,11 +188,14 @@ class SlackFront:
     # Hearing.
 
     def _bolt(self) -> AsyncApp:
+        async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+            return self._authorized(enterprise_id or "", team_id or "")  # Bolt calls no bound method here
+
         app = AsyncApp(
             client=self.calls.client,
             signing_secret=self._settings.slack_signing_secret or "none",
             process_before_response=True,
-            authorize=self._authorize,
+            authorize=authorize,
             # `inbound` knows our own messages; this one would fall over an event that is no object.
             ignoring_self_events_enabled=False,
             attaching_function_token_enabled=False,
@@ -199,9 +209,9 @@ class SlackFront:
         app.error(self._failed)
         return app
 
-    async def _authorize(self, enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+    def _authorized(self, enterprise: str, team: str) -> AuthorizeResult:
         """Give who Duet is in the event's team, without asking anybody. KeyError: not acknowledged, sent again."""
-        me = self._identity(enterprise_id or "", team_id or "")
+        me = self._identity(enterprise, team)
         return AuthorizeResult(
             enterprise_id=me.enterprise or None,
             team_id=me.team,
