@@ -70,19 +70,22 @@ class Fields:
 
     def text(self, name: str, *, limit: int = MAX_TEXT_CHARS) -> str:
         """Give a required, trimmed text; '' after a fault."""
-        return self._string(name, limit, required=True, unfit=_UNFIT_FOR_TEXT).strip()
+        return self._string(name, limit, unfit=_UNFIT_FOR_TEXT).strip()
 
     def id(self, name: str) -> str:
         """Give a required name of a session or room, exactly as given; '' after a fault."""
-        return self._string(name, MAX_ID_CHARS, required=True, unfit=_UNFIT_FOR_ID)
+        return self._string(name, MAX_ID_CHARS, unfit=_UNFIT_FOR_ID)
 
     def name(self, name: str) -> str:
         """Give the required name of a document or section, exactly as given; '' after a fault."""
-        return self._string(name, MAX_NAME_CHARS, required=True, unfit=_UNFIT_FOR_ID)
+        return self._string(name, MAX_NAME_CHARS, unfit=_UNFIT_FOR_ID)
 
     def optional_id(self, name: str) -> str | None:
-        """Give a name that may be left out, trimmed."""
-        return self._string(name, MAX_ID_CHARS, required=False, unfit=_UNFIT_FOR_ID).strip() or None
+        """Give a name that may be left out or blank, trimmed."""
+        value = self._values.get(name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        return self._string(name, MAX_ID_CHARS, unfit=_UNFIT_FOR_ID).strip() or None
 
     def turn_id(self, name: str) -> str | None:
         """Give a caller's own key for a turn: printable ASCII without spaces."""
@@ -121,10 +124,8 @@ class Fields:
         if self._faults:
             raise BadRequest(self._faults)
 
-    def _string(self, name: str, limit: int, *, required: bool, unfit: re.Pattern[str]) -> str:
+    def _string(self, name: str, limit: int, *, unfit: re.Pattern[str]) -> str:
         value = self._values.get(name)
-        if value is None and not required:
-            return ""
         fault = _fault_of(value, name, limit, unfit)
         if fault:
             self.fault(name, fault)

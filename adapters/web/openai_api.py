@@ -67,7 +67,9 @@ def routes(desk: Desk) -> list[web.RouteDef]:
     conversations = Conversations()
 
     async def models(request: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "duet"}]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "duet"}]}
+        )
 
     async def complete(request: web.Request) -> web.StreamResponse:
         asked = parse(request, await inbound.json_fields(request))

@@ -105,7 +105,7 @@ export class TurnView {
     if (answer.ticket) parts.push(this.#ticket(answer.ticket));
     if (answer.notes.length) parts.push(el("ul", { className: "notes" }, answer.notes.map((note) => el("li", {}, note))));
     if (answer.sources.length) parts.push(sourcesPanel(answer.sources, this.turnId));
-    if (answer.outcome === "answered" && answer.text) {
+    if (answer.outcome === "answered" && answer.text && !answer.ticket) {
       parts.push(el("div", { className: "actions" }, copyButton(() => answer.text, "Copy the answer", "Copy")));
     }
     this.body.replaceChildren(...parts);

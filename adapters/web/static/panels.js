@@ -85,10 +85,14 @@ function callCard(call, number) {
     el("h3", {}, `${number}. ${call.question || "A turn without words"}`),
     el("p", { className: "meta" }, [call.model, duration(call.latencyMs), first, tokens, `step ${call.step + 1}`].filter(Boolean).join(" · ")),
     call.error ? el("p", { className: "fault" }, call.error) : null,
-    foldable(`Sent: ${call.messages.length} messages`, call.messages.map(sentMessage)),
-    foldable(`Found: ${call.retrieved.length} sections, confidence ${Number(call.confidence).toFixed(2)} (${call.band})`, foundTable(call.retrieved)),
+    foldable(`Sent: ${counted(call.messages.length, "message")}`, call.messages.map(sentMessage)),
+    foldable(`Found: ${counted(call.retrieved.length, "section")}, confidence ${Number(call.confidence).toFixed(2)} (${call.band})`, foundTable(call.retrieved)),
     foldable("Reply", el("pre", { tabIndex: 0, "aria-label": "Reply" }, call.response), true),
   );
+}
+
+function counted(number, word) {
+  return `${number} ${word}${number === 1 ? "" : "s"}`;
 }
 
 function foldable(heading, content, open = false) {
@@ -140,7 +144,7 @@ function codex({ documents }) {
 
 function documentItem(item) {
   const place = el("ul", { className: "section-list" });
-  const count = `${item.sections} section${item.sections === 1 ? "" : "s"}`;
+  const count = counted(item.sections, "section");
   const node = el(
     "details",
     { className: "document" },
@@ -167,7 +171,7 @@ async function find(question, results, list, status, view) {
   status.textContent = "Searching …";
   try {
     const { hits, band } = await getJson("/v1/codex/search", { q: question });
-    status.textContent = hits.length ? `${hits.length} sections, confidence ${band}` : "Nothing found.";
+    status.textContent = hits.length ? `${counted(hits.length, "section")}, confidence ${band}` : "Nothing found.";
     results.replaceChildren(...(hits.length ? hits.map((hit) => hitItem(hit, view)) : list));
   } catch (error) {
     status.textContent = error.message;

@@ -92,6 +92,7 @@ class FakeDuet:
         self.source = HOTFIX
         self.figures = Status("fake-model", 5, (), 0, None, None)
         self.go_on = asyncio.Event()
+        self.hush = asyncio.Event()
         self._turns: dict[tuple[RoomKey, str], Going] = {}
         self._lanes: dict[SessionKey, asyncio.Lock] = {}
         self._messages: dict[RoomKey, list[Message]] = {}
@@ -239,8 +240,9 @@ class FakeDuet:
     async def _slow(self, going: Going, rest: str) -> AsyncIterator[Event]:
         text = ""
         while not going.stopped_by and not self.go_on.is_set():
-            text += "A branch is short-lived. "
-            yield Drafted(text)
+            if not self.hush.is_set():
+                text += "A branch is short-lived. "
+                yield Drafted(text)
             await asyncio.sleep(max(self.pace_s, 0.02))
         if going.stopped_by:
             note = f"Stopped by {going.stopped_by}."
@@ -259,7 +261,8 @@ class FakeDuet:
             yield Settled(Answer(going.turn.id, "", kind=TurnKind.RUN, commands=(result,)))
             return
         yield CommandStarted(code)
-        lines = [f"line {number}\n" for number in range(1, 41 if "long" in code else 3)]
+        last = 40 if "long" in code else 400 if "huge" in code else 2
+        lines = [f"line {number}\n" for number in range(1, last + 1)]
         for line in lines:
             yield CommandOutput(line)
             await asyncio.sleep(self.pace_s / 4)
