@@ -109,7 +109,7 @@ def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) ->
     return _once(call, lambda once: once.ask(given(question), room, thread))
 
 
-@cli.command()
+@cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True)
 @in_room
 @as_json

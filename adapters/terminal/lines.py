@@ -11,7 +11,7 @@ from typing import TextIO
 COMMANDS = ("/run ", "/sources", "/retry", "/approve", "/deny", "/reset", "/log", "/help", "/quit")
 
 
-async def typed_lines(history: Path, redact: Callable[[str], str], *, prompt: str = "you> ") -> AsyncIterator[str]:
+async def typed_lines(history: Path, redact: Callable[[str], str], *, prompt: str = "\nyou> ") -> AsyncIterator[str]:
     """Give lines from the keyboard until Ctrl-D; Ctrl-C throws away the line. The history, a file, keeps no secret."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter

@@ -104,6 +104,6 @@ class Screen:
 
 def rows(text: str, columns: int) -> int:
     """Give how many rows of a screen text takes."""
-    from wcwidth import wcswidth
+    from prompt_toolkit.utils import get_cwidth
 
-    return sum(max(1, -(-max(0, wcswidth(line.expandtabs())) // max(1, columns))) for line in text.split("\n"))
+    return sum(max(1, -(-get_cwidth(line.expandtabs()) // max(1, columns))) for line in text.split("\n"))
