@@ -49,7 +49,13 @@ class Front:
     """Discord, attached to one process's Duet."""
 
     def __init__(
-        self, settings: Settings, duet: Duet, *, now_ms: Callable[[], int] = now_ms, draft_period_s: float = 1.0
+        self,
+        settings: Settings,
+        duet: Duet,
+        *,
+        now_ms: Callable[[], int] = now_ms,
+        draft_period_s: float = 1.0,
+        file_hosts: frozenset[str] = CDN_HOSTS,
     ) -> None:
         """Wire everything and attach the outlet; nothing is sent before `start`."""
         folder = settings.home_dir / "discord"
@@ -63,7 +69,7 @@ class Front:
             cleared_at=duet.cleared_at,
             reads_threads=settings.discord_message_content,
             connected=self._connected,
-            hosts=CDN_HOSTS | _own_host(settings),
+            hosts=file_hosts | _own_host(settings),
         )
         self.outlet = DiscordOutlet(
             self.client,

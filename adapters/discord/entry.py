@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import discord
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from bot.duet import Duet
 
 log = logging.getLogger(__name__)
+
+Defer: TypeAlias = "Callable[[], Awaitable[discord.InteractionCallbackResponse[discord.Client] | None]]"
 
 CLAIM_S = 2.0
 NOT_STORED = "Duet cannot store anything right now, so this was not taken. Try again in a minute."
@@ -58,20 +61,15 @@ class Entry:
         if why_not := (unusable(turn.text) if turn.text or not turn.files else None):
             await self.say(interaction, why_not)
             return
-        defer = interaction.response.defer
-        if await self._claimed(interaction, turn, defer(ephemeral=is_private, thinking=True)):
+        defer = partial(interaction.response.defer, ephemeral=is_private, thinking=True)
+        if await self._claimed(interaction, turn, defer):
             self._watch(turn)
 
     async def take_press(self, interaction: discord.Interaction, turn: Turn) -> None:
         """Claim a pressed button's turn; the card stays as it is until the core redraws it."""
-        await self._claimed(interaction, turn, interaction.response.defer())
+        await self._claimed(interaction, turn, interaction.response.defer)
 
-    async def _claimed(
-        self,
-        interaction: discord.Interaction,
-        turn: Turn,
-        defer: Awaitable[discord.InteractionCallbackResponse[discord.Client] | None],
-    ) -> bool:
+    async def _claimed(self, interaction: discord.Interaction, turn: Turn, defer: Defer) -> bool:
         """Claim, then acknowledge; a claim that takes too long is waited for after the acknowledgement."""
         self._tokens.expect(turn.id)
         claim = asyncio.ensure_future(self.duet.hear(turn))
@@ -87,19 +85,13 @@ class Entry:
         self._tokens.note(turn.id, await acknowledging)
         return is_new
 
-    async def _after(
-        self,
-        claim: asyncio.Future[bool],
-        defer: Awaitable[discord.InteractionCallbackResponse[discord.Client] | None],
-    ) -> Acknowledged:
+    async def _after(self, claim: asyncio.Future[bool], defer: Defer) -> Acknowledged:
         """Acknowledge when the claim is there, or when Discord would wait no longer."""
         await asyncio.wait({claim}, timeout=CLAIM_S)
         if claim.done() and (claim.cancelled() or claim.exception() is not None):
-            if asyncio.iscoroutine(defer):
-                defer.close()
             return Acknowledged(ok=False)
         try:
-            made = await defer
+            made = await defer()
         except discord.HTTPException as error:
             # 10062: too late, so the answer goes to the channel. 40060: another process was faster.
             log.warning("Acknowledged too late: %s", error, extra={"action": "acknowledge", "code": error.code})

@@ -16,13 +16,14 @@ from bot.splitting import split_code, split_prose
 
 # https://docs.discord.com/developers/resources/message#create-message: counted in code points.
 LIMIT_CHARS = 2000
+LEAST_ROOM = 400  # a block that must be cut is begun in the message before it when this much is free there
 FENCE = "```"
 
-_INLINE_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _LINK = re.compile(
     r"\[(?P<label>[^\[\]\n]+)\]\(<?(?P<url>(?:https?|mailto):[^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?[^()\n]*\)"
 )
 _BARE_URL = re.compile(r"(?<![<(\w])https?://[^\s<>]*[^\s<>.,;:!?'\")\]*_|]")
+_NOT_UNDERLINED = ("#", ">", "- ", "* ", "+ ", "———", "**")
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
 _KNOWN_COLOURS = {0, 1, 4, *range(30, 38), *range(40, 48)}
@@ -49,12 +50,12 @@ def blocks(markdown: str) -> list[Block]:
     for segment in segments(markdown):
         match segment:
             case Prose(text):
-                found.append(prose(text))
+                found += re.split(r"\n[ \t]*\n+", prose(text))
             case Code(text, language):
                 found.append(fence(text, language))
             case Table():
                 found.append(fence(aligned(segment)))
-    return [block for block in found if block]
+    return [block for block in found if isinstance(block, Fence) or block.strip()]
 
 
 def fence(text: str, language: str = "") -> Fence:
@@ -102,12 +103,19 @@ def link(label: str, url: str) -> str:
 
 def prose(text: str) -> str:
     """Give prose as Discord's Markdown; inline code is left alone."""
-    text = re.sub(r"^(?! {0,3}[-*+>#\d])(.*\S.*)\n {0,3}(=+|-{2,}) *$", _setext, text, flags=re.MULTILINE)
-    return "\n".join(_line(line) for line in unfenced(text).split("\n"))
+    lines: list[str] = []
+    for line in unfenced(text).split("\n"):
+        if lines and _is_underline(line) and lines[-1].strip() and not lines[-1].lstrip().startswith(_NOT_UNDERLINED):
+            lines[-1] = f"{'#' if '=' in line else '##'} {lines[-1].strip()}"
+        else:
+            lines.append(_line(line))
+    return "\n".join(lines)
 
 
-def _setext(found: re.Match[str]) -> str:
-    return f"{'#' if found[2].startswith('=') else '##'} {found[1].strip()}"
+def _is_underline(line: str) -> bool:
+    """Tell whether a line makes a heading of the one above it."""
+    bare = line.strip()
+    return bool(bare) and (not bare.strip("=") or (len(bare) > 1 and not bare.strip("-")))
 
 
 def _line(line: str) -> str:
@@ -126,11 +134,18 @@ def _task(found: re.Match[str]) -> str:
 
 def _around_code(line: str) -> Iterator[tuple[str, bool]]:
     """Give the pieces of a line and whether each is text, the others being inline code."""
+    runs = [(found.start(), found.end()) for found in re.finditer(r"`+", line)]
+    following: dict[int, int] = {}  # length of a run -> the next run of that length, seen from the end
+    closing: dict[int, int] = {}
+    for start, end in reversed(runs):
+        closing[start] = following.get(end - start, -1)
+        following[end - start] = end
     at = 0
-    for found in _INLINE_CODE.finditer(line):
-        yield line[at : found.start()], True
-        yield found[0], False
-        at = found.end()
+    for start, _ in runs:
+        if start >= at and closing[start] > 0:
+            yield line[at:start], True
+            yield line[start : closing[start]], False
+            at = closing[start]
     yield line[at:], True
 
 
@@ -150,7 +165,7 @@ def _addressed(text: str) -> str:
 
 def _plain(text: str) -> str:
     text = _BARE_URL.sub(lambda found: f"<{found[0]}>", text)
-    text = re.sub(r"(?<![\w\\])__(?=\S)(.+?)(?<=\S)__(?!\w)", r"**\1**", text)
+    text = re.sub(r"(?<![\w\\])__(?=\S)([^_]{1,300})(?<=\S)__(?!\w)", r"**\1**", text)
     text = re.sub(r"(?<!\\)\|\|", r"\\|\\|", text)
     return re.sub(r"@(?=everyone|here)|(?<=<@)(?=&)", lambda found: found[0] + ZERO_WIDTH_SPACE, text)
 
@@ -161,17 +176,29 @@ def _plain(text: str) -> str:
 def pieces(wanted: Iterable[Block], *, limit: int = LIMIT_CHARS) -> list[str]:
     """Pack the blocks into messages of at most `limit` characters; every fence is closed where it was opened."""
     packed: list[str] = []
+    before: Block = ""
     for block in wanted:
-        for piece in _cut(block, limit):
-            if packed and len(packed[-1]) + 1 + len(piece) <= limit:
-                packed[-1] += "\n" + piece
+        gap = "\n" if isinstance(block, Fence) or isinstance(before, Fence) else "\n\n"
+        room = limit - len(packed[-1]) - len(gap) if packed else limit
+        for piece in _cut(block, room if room >= LEAST_ROOM else limit, limit):
+            if packed and len(packed[-1]) + len(gap) + len(piece) <= limit:
+                packed[-1] += gap + piece
             else:
                 packed.append(piece)
+        before = block
     return packed
 
 
-def _cut(block: Block, limit: int) -> list[str]:
+def _cut(block: Block, room: int, limit: int) -> list[str]:
+    """Give the block in pieces of at most `limit`, the first one of at most `room` where it has to be cut anyway."""
+    if len(str(block)) <= limit:
+        return [str(block)]
     if isinstance(block, Fence):
-        room = limit - len(str(Fence("", block.language)))
-        return [str(Fence(piece, block.language)) for piece in split_code(block.text, room) if piece]
-    return [block] if len(block) <= limit else split_prose(block, limit)
+        cost = len(str(Fence("", block.language)))
+        first = split_code(block.text, room - cost)[0]
+        rest = block.text[len(first) :].removeprefix("\n")
+        cuts = [first, *(split_code(rest, limit - cost) if rest else [])]
+        return [str(Fence(piece, block.language)) for piece in cuts if piece]
+    first = split_prose(block, room)[0]
+    rest = block[len(first) :].lstrip() if block.startswith(first) else ""
+    return [first, *split_prose(rest, limit)] if rest else split_prose(block, limit)

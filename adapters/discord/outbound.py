@@ -6,6 +6,7 @@ who asked (a refusal), which counts where Discord can show something to one pers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from adapters.discord.formatting import (
@@ -35,6 +36,7 @@ from bot.conversation import (
 )
 
 MAX_PARTS = 3
+SHOWN_CHARS = MAX_PARTS * LIMIT_CHARS + 1  # what is beyond is not even looked at: the file has it
 MAX_FILE_BYTES = 8_000_000  # below the 10 MiB that every server takes
 OUTPUT_CHARS = 1400
 OUTPUT_HEAD_CHARS = 900
@@ -54,10 +56,10 @@ def render(answer: Answer) -> tuple[Body, ...]:
     if answer.outcome is Outcome.DRAFT:
         return (_draft(answer),)
     files: list[FileData] = []
-    middle = [*blocks(answer.text), *_commands(answer.commands, files), *_ticket(answer.ticket, files)]
+    middle = [*blocks(answer.text[:SHOWN_CHARS]), *_commands(answer.commands, files), *_ticket(answer.ticket, files)]
     tail = [*sources(answer.sources), *_small(answer)]
     texts = pieces(_nonempty([*middle, *tail], answer))
-    if len(texts) > MAX_PARTS:
+    if len(texts) > MAX_PARTS or len(answer.text) > SHOWN_CHARS:
         texts = [_shortened(middle, tail)]
         files.append(_file("answer.md", whole(answer)))
     bodies = [_body(text) for text in texts]
@@ -110,15 +112,24 @@ def _source(source: Source) -> str:
 def _draft(answer: Answer) -> Body:
     """Give the newest of an unfinished answer, with the button that stops it."""
     cards = [block for result in answer.commands for block in _draft_card(result)]
-    texts = pieces([*blocks(answer.text), *cards], limit=LIMIT_CHARS - len(_DRAFT_MARK))
+    texts = pieces([*blocks(newest(answer.text)), *cards], limit=LIMIT_CHARS - len(_DRAFT_MARK))
     text = texts[-1] + _DRAFT_MARK if texts else "-# thinking…"
     return _body(text, buttons=[_button("Stop", "stop", answer.turn, SECONDARY)])
+
+
+def newest(text: str) -> str:
+    """Give the end of a text that is still being written, as much as may be shown, with an open fence opened anew."""
+    if len(text) <= SHOWN_CHARS:
+        return text
+    at = text.find("\n", len(text) - SHOWN_CHARS) + 1 or len(text) - SHOWN_CHARS
+    is_in_fence = len(re.findall(r"^(?:```|~~~)", text[:at], re.MULTILINE)) % 2
+    return ("```\n" if is_in_fence else "") + text[at:]
 
 
 def _draft_card(result: CommandResult) -> list[Block]:
     said = result.note or "running" if result.ended is Ended.NOT_STARTED else ended(result)
     output = (result.stdout + result.stderr)[-DRAFT_OUTPUT_CHARS:].strip("\n")
-    return [*_shown_code(result.code), f"-# {inline(said)}", *([coloured(output)] if output else [])]
+    return [*_captioned(result.code, inline(said)), *([coloured(output)] if output else [])]
 
 
 def _nonempty(wanted: list[Block], answer: Answer) -> list[Block]:
@@ -138,8 +149,7 @@ def _commands(results: Sequence[CommandResult], files: list[FileData]) -> list[B
     """Give a card for each command; output that is too long to read goes whole into a file."""
     cards: list[Block] = []
     for number, result in enumerate(results, start=1):
-        cards += _shown_code(result.code)
-        cards.append(f"-# {inline(ended(result))}")
+        cards += _captioned(result.code, inline(ended(result)))
         if result.ended is Ended.NOT_STARTED:
             continue
         cards.append(_output(result))
@@ -168,6 +178,14 @@ def _shown_code(code: str) -> list[Block]:
     return [f"**$** `{shown}`"]
 
 
+def _captioned(code: str, caption: str) -> list[Block]:
+    """Give a command with a small line below it."""
+    *above, last = _shown_code(code)
+    if isinstance(last, Fence):
+        return [*above, last, f"-# {caption}"]
+    return [*above, f"{last}\n-# {caption}"]
+
+
 def _ticket(ticket: Ticket | None, files: list[FileData]) -> list[Block]:
     if ticket is None:
         return []
@@ -178,13 +196,13 @@ def _ticket(ticket: Ticket | None, files: list[FileData]) -> list[Block]:
         case TicketState.WAITING:
             return ["**May this run in the sandbox?**", *_shown_code(ticket.code)]
         case TicketState.APPROVED:
-            return [*_shown_code(ticket.code), f"-# Approved{who}"]
+            return _captioned(ticket.code, f"Approved{who}")
         case TicketState.DENIED:
-            return [*_shown_code(ticket.code), f"-# Denied{who}; it was not run"]
+            return _captioned(ticket.code, f"Denied{who}; it was not run")
         case TicketState.EXPIRED:
-            return [*_shown_code(ticket.code), "-# Nobody decided in time; it was not run"]
+            return _captioned(ticket.code, "Nobody decided in time; it was not run")
         case TicketState.VOID:
-            return [*_shown_code(ticket.code), "-# Void since the reset; it was not run"]
+            return _captioned(ticket.code, "Void since the reset; it was not run")
 
 
 def _small(answer: Answer) -> list[Block]:
@@ -200,7 +218,7 @@ def _buttons(answer: Answer) -> list[Json]:
         return [_button("Approve", "approve", ticket.id, SUCCESS), _button("Deny", "deny", ticket.id, DANGER)]
     if answer.outcome is Outcome.FAILED:
         return [_button("Try again", "retry", answer.turn, PRIMARY)]
-    if answer.outcome is not Outcome.ANSWERED or answer.kind is not TurnKind.ASK:
+    if answer.outcome is not Outcome.ANSWERED or answer.kind is not TurnKind.ASK or ticket is not None:
         return []
     feedback = [_button("👍", "up", answer.turn, SECONDARY), _button("👎", "down", answer.turn, SECONDARY)]
     return [*feedback, _button("Sources", "sources", answer.turn, SECONDARY)] if answer.sources else feedback

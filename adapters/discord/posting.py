@@ -223,7 +223,9 @@ class Poster:
         try:
             await self._edit_once(part, channel, message)
         except discord.HTTPException as error:
-            if error.code != faults.THREAD_ARCHIVED or not await self._is_reopened(channel.id):
+            if error.code == faults.MISSING_PERMISSIONS and part.body.files:
+                part = replace(part, body=_without_files(part.body))
+            elif error.code != faults.THREAD_ARCHIVED or not await self._is_reopened(channel.id):
                 raise
             await self._edit_once(part, channel, message)
 

@@ -26,6 +26,7 @@ from bot.redaction import Redactor
 from bot.settings import Settings, sample_codex
 
 QUESTION = "What is our branch naming convention?"
+ACTION = "list the files here and write me a long text about them"  # not about the standards, so nothing is checked
 REPLY = "Branches are named `type/short-description` [1]."
 
 
@@ -123,7 +124,13 @@ class World:
             reset_wait_s=3,
             find_after_s=0.0,
         )
-        self.front = Front(self.settings, self.duet, now_ms=self.discord_now_ms, draft_period_s=0.01)
+        self.front = Front(
+            self.settings,
+            self.duet,
+            now_ms=self.discord_now_ms,
+            draft_period_s=0.01,
+            file_hosts=frozenset({"cdn.simcord.invalid"}),
+        )
         return self.front
 
     async def tear_down(self) -> None:
@@ -163,7 +170,7 @@ class World:
     def mine(self, channel: Any | None = None) -> list[discord.Message]:
         """Give Duet's messages in a channel, oldest first."""
         said = (channel or self.channel).history()
-        return [message for message in said if message.author.id == self.env.bot.user.id]
+        return [message for message in said if message.author.id == self.env.bot.user.id and not message.is_system()]
 
     async def settled(self, count: int = 1, channel: Any | None = None) -> list[discord.Message]:
         """Wait until so many of Duet's messages are there and none of them is a draft any more."""
