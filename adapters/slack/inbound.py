@@ -269,7 +269,7 @@ def hear_command(body: Payload, me: Identity, *, now_ms: int) -> Ordered:
     """Read a slash command. Whatever was typed gives something: an unknown word gives help."""
     channel, user = text_at(body, "channel_id"), text_at(body, "user_id")
     room = RoomKey(PLATFORM, me.team, channel)
-    word, _, rest = text_at(body, "text").strip().replace("\xa0", " ").partition(" ")
+    word, rest = [*text_at(body, "text").split(None, 1), "", ""][:2]
     word, rest = as_word(word), decoded(rest.strip())
     trigger = text_at(body, "trigger_id")
     if word in ("sources", "status") or not trigger or not channel or not user:
