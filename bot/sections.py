@@ -89,6 +89,7 @@ _HTML_HEADING = re.compile(r"<h([1-6])\b[^>]*>(.*?)</h\1\s*>", re.IGNORECASE | r
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 _ATTRIBUTES = re.compile(r"\s*(?:\{[#:.][^{}]*\})\s*$")  # kramdown, MkDocs and Docusaurus: `## Title {#id}`
+_TEMPLATE = re.compile(r"<%.*?%>|\{\{.*?\}\}|\{%.*?%\}")  # `# <%= page.title %>`: says nothing before it is built
 _MDX_COMMENT = re.compile(r"\{/\*.*?\*/\}", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 
@@ -183,7 +184,7 @@ def _texts(inline: Sequence[Token]) -> tuple[str, str]:
         elif token.type in ("softbreak", "hardbreak"):
             slug += "\n"
             shown += " "
-    return slug.strip(), " ".join(_ATTRIBUTES.sub("", shown).split())
+    return slug.strip(), " ".join(_TEMPLATE.sub("", _ATTRIBUTES.sub("", shown)).split())
 
 
 def github_slug(text: str) -> str:

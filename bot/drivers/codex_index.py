@@ -19,7 +19,7 @@ from bot.drivers.codex_files import FoundFile
 from bot.drivers.codex_text import clean, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 3  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 4  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 CANDIDATES = 200  # chunks that the full-text index gives for one question
 
