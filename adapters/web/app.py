@@ -41,6 +41,8 @@ MAX_HEADERS = 64
 # Also how long a connection may take to send its first whole head: slow heads end here.
 KEEP_ALIVE_S = 30.0
 SHUTDOWN_S = 5.0
+# How long a refused body may still trickle in before the connection is cut.
+LINGER_S = 1.0
 
 # A route that another front serves under this server, as Slack's signed events: it checks its callers itself.
 ExtraRoute = tuple[str, str, Handler]
@@ -80,6 +82,7 @@ class WebFront:
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
             max_headers=MAX_HEADERS,
+            lingering_time=LINGER_S,
             shutdown_timeout=SHUTDOWN_S,
         )
 

@@ -86,9 +86,8 @@ class Guard:
         """Say what is wrong with where a state-changing request comes from, or None."""
         origin = request.headers.get("Origin")
         if origin is not None:
-            if _netloc(origin) == _netloc(f"{urlsplit(origin).scheme}://{request.headers.get('Host', '')}"):
-                return None
-            return "requests from other origins are refused"
+            own = _is_own(origin, request.headers.get("Host", ""))
+            return None if own else "requests from other origins are refused"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return "requests from other sites are refused"
         # A browser always names the origin of such a request: a cookie without one is no page of ours.
@@ -204,14 +203,18 @@ def _host_name(host: str) -> str | None:
         return None
 
 
-def _netloc(origin: str) -> tuple[str, int] | None:
-    """Give host and port of an origin, the port made explicit; None when it is none (`null`)."""
+def _is_own(origin: str, host: str) -> bool:
+    """Say whether an origin is this server's under the name it was called by; the scheme may be a proxy's."""
     try:
-        parts = urlsplit(origin)
-        default = {"http": 80, "https": 443}.get(parts.scheme)
-        return (parts.hostname, parts.port or default) if parts.hostname and default else None
-    except ValueError:
-        return None
+        theirs = urlsplit(origin)
+        ours = urlsplit(f"{theirs.scheme}://{host}")
+        default = {"http": 80, "https": 443}[theirs.scheme]
+        return bool(ours.hostname) and (theirs.hostname, theirs.port or default) == (
+            ours.hostname,
+            ours.port or default,
+        )
+    except (KeyError, ValueError):  # `null`, or no address at all
+        return False
 
 
 def _digest(text: str) -> bytes:
