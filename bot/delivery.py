@@ -18,6 +18,7 @@ POSTS_AT_ONCE = 32
 MAX_ATTEMPTS = 200
 # Before this, "not found" is not "surely not posted": the platform may still be taking the message in.
 FIND_AFTER_S = 3.0
+FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 300.0
 
 
@@ -32,12 +33,14 @@ class Delivery:
         now: Callable[[], int],
         room_is_gone: Callable[[SessionKey], Awaitable[None]],
         find_after_s: float = FIND_AFTER_S,
+        first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
         self._store = store
         self._outlets = outlets
         self._now = now
         self._room_is_gone = room_is_gone
         self._find_after_s = find_after_s
+        self._first_wait_s = first_wait_s
         self._posting: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -99,7 +102,7 @@ class Delivery:
                 await self._room_is_gone(part.session)
             return
         asked = error.retry_after_s if isinstance(error, OutletUnavailable) else None
-        wait_s = asked if asked is not None else min(LONGEST_WAIT_S, 0.5 * 2 ** min(todo.attempt, 10))
+        wait_s = asked if asked is not None else min(LONGEST_WAIT_S, self._first_wait_s * 2 ** min(todo.attempt, 10))
         await self._store.put_back(part.key, next_try_at=self._now() + int(wait_s * 1000), error=str(error))
 
 

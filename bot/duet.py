@@ -74,6 +74,7 @@ class Duet:
         turn_timeout_s: float = 120.0,
         reset_wait_s: float = 10.0,
         find_after_s: float = 3.0,
+        first_wait_s: float = 0.5,
     ) -> None:
         self.policy = policy
         self._tally = Tally(now)
@@ -110,7 +111,9 @@ class Duet:
             end=self._answering.end,
             beside=self._resetting.work,
         )
-        self._delivery = Delivery(store, self._outlets, now=now, room_is_gone=self.end, find_after_s=find_after_s)
+        self._delivery = Delivery(
+            store, self._outlets, now=now, room_is_gone=self.end, find_after_s=find_after_s, first_wait_s=first_wait_s
+        )
         self._loops: list[asyncio.Task[None]] = []
 
     def attach(self, platform: str, outlet: Outlet) -> None:

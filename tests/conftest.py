@@ -108,6 +108,7 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
             turn_timeout_s=turn_timeout_s,
             reset_wait_s=reset_wait_s,
             find_after_s=0.05,
+            first_wait_s=0.02,
         )
         if attach:
             duet.attach("fake", outlet)  # type: ignore[arg-type]
