@@ -105,7 +105,7 @@ class World:
 
     def discord_now_ms(self) -> int:
         """Give the time of the simulated Discord, whose clock the tests move."""
-        return int(self.env.now().timestamp() * 1000) if self.env else self.now_ms()
+        return int(self.env.now().timestamp() * 1000)
 
     async def build(self) -> Front:
         self.store = SqliteStore(self.home, now=self.now_ms)
@@ -144,6 +144,16 @@ class World:
         await self.duet.close()
         await self.codex.close()
         await self.store.close()
+        await self.build()
+        await self.env.restart_bot(self.front.client)
+        self.duet.start()
+
+    async def go_away(self) -> None:
+        """End the process as a person would; what is said from now on is not told to it."""
+        await self.tear_down()
+        self.front.client.dispatch = lambda *_, **__: None
+
+    async def come_back(self) -> None:
         await self.build()
         await self.env.restart_bot(self.front.client)
         self.duet.start()
@@ -215,8 +225,9 @@ async def discord_world(
 ) -> AsyncIterator[World]:
     world = World(home, index, policy=policy or Policy(), settings=settings)
     front = await world.build()
-    async with simcord.run(front.client, check_errors=check_errors) as env:
-        world.env = env
+    simulation = simcord.run(front.client, check_errors=check_errors)
+    world.env = simulation._env  # its clock is needed before it starts
+    async with simulation:
         world.people()
         world.duet.start()
         try:
