@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import prompt
+from bot.budget import day_of, overdrawn
 from bot.citations import check, cite
 from bot.conversation import (
     Answer,
@@ -56,6 +57,7 @@ from bot.rendering import new_parts, part_key
 
 MAX_STEPS = 4
 MAX_ATTEMPTS = 3
+MAX_PROMPTS = 3
 SECTIONS_GIVEN = 5
 TICKET_LIFE_MS = 60 * 60 * 1000
 LIVE_OUTPUT_CHARS = 4_000
@@ -201,7 +203,22 @@ class Answering:
             return self._refused(scene, why_not)
         if scene.turn.asking.turn.kind is TurnKind.RUN:
             return await self._run_directly(scene)
+        if why_not := await self._overdrawn(scene):
+            return self._refused(scene, why_not)
         return await self._ask(scene)
+
+    async def _overdrawn(self, scene: Scene) -> str | None:
+        """Give the sentence that refuses because a day's tokens are used up; None while there are some."""
+        caps, day = self._policy.caps, day_of(self._now())
+        if not caps.are_set:
+            return None
+        user, room = scene.author.id, str(scene.turn.turn.room)
+        return overdrawn(
+            caps,
+            user=await self._store.used(day, user=user),
+            room=await self._store.used(day, room=room),
+            everyone=await self._store.used(day),
+        )
 
     async def _look_around(self, scene: Scene) -> None:
         """Learn what the platform knows of author, thread and files, and show that work goes on."""
@@ -306,20 +323,22 @@ class Answering:
         return tuple((name, self._redact(text)) for name, text in files)
 
     async def _call(self, scene: Scene, number: int, given: prompt.PromptInput) -> Step:
-        """Ask the model once, and once more with a shorter prompt if it found this one too long."""
+        """Ask the model, with another prompt where this one is too long or the next of several models answers."""
         profile = self._model.profile
         if prompt.needs_no_model(given, profile=profile):
             return Step(number, prompt.REFUSAL, "", ())
-        try:
-            return await self._call_once(scene, number, given, profile)
-        except ContextTooLong:
-            return await self._call_once(scene, number, given, prompt.tightened(profile))
+        for _ in range(MAX_PROMPTS - 1):
+            try:
+                return await self._call_once(scene, number, given, profile)
+            except ContextTooLong as misfit:
+                profile = misfit.build_for or prompt.tightened(profile, context_tokens=misfit.context_tokens)
+        return await self._call_once(scene, number, given, profile)
 
     async def _call_once(self, scene: Scene, number: int, given: prompt.PromptInput, profile: Profile) -> Step:
         turn = scene.turn
         messages = prompt.build(given, profile=profile)
         await self._store.record_call(turn, number, model=self._model.name, request=messages, findings=given.findings)
-        call = ModelCall(messages, given.question, given.findings, profile.max_reply_tokens)
+        call = ModelCall(messages, given.question, given.findings, profile.max_reply_tokens, built_for=profile)
         parser, raw = ReplyParser(), list[str]()
         started, first_ms, finished, error = time.monotonic(), None, None, "cancelled"
         try:

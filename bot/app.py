@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
+from bot.budget import Caps
 from bot.duet import Duet
+from bot.model_choice import open_model
 from bot.policy import Policy
 from bot.redaction import Redactor
 from bot.settings import Settings
@@ -65,7 +67,7 @@ async def open_duet(settings: Settings, *, keeps_house: bool = False, drain_s: f
         redact = Redactor(settings.secrets)
         codex = await open_codex(settings)
         stack.push_async_callback(codex.close)
-        model = await stack.enter_async_context(open_model(settings))
+        model = await stack.enter_async_context(open_model(settings, warm=keeps_house))
         spec = SandboxSpec.of(settings)
         sandbox = DockerSandbox(
             spec, home=settings.home_dir, install_id=install_id(settings.home_dir), ledger=store, clock=now_ms
@@ -97,6 +99,7 @@ def policy_of(settings: Settings, *, loosened: tuple[str, ...] = ()) -> Policy:
         approvers=settings.policy_approvers,
         resetters=settings.policy_resetters,
         loosened=loosened,
+        caps=Caps(settings.budget_user_tokens, settings.budget_room_tokens, settings.budget_tokens),
     )
 
 
@@ -114,14 +117,6 @@ def index_path(settings: Settings) -> Path:
     digest = hashlib.sha256(str(settings.codex_dir.resolve()).encode()).hexdigest()[:12]
     settings.home_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return settings.home_dir / f"codex-{digest}.db"
-
-
-@asynccontextmanager
-async def open_model(settings: Settings) -> AsyncIterator[ChatModel]:
-    """Give the configured language model, or the answerer that needs none."""
-    from bot.drivers.offline import Offline
-
-    yield Offline()
 
 
 def install_id(home: Path) -> str:

@@ -85,7 +85,7 @@ async def _codex(settings: Settings) -> list[Check]:
 
 
 async def _model(settings: Settings, *, offline: bool) -> list[Check]:
-    from bot.app import open_model
+    from bot.model_choice import open_model
 
     if offline and settings.model_url:
         return [Check("language model", Health.OK, f"{settings.model_url} (not called: --offline)")]

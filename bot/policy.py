@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from bot.budget import Caps
 from bot.conversation import Author, Standing
 
 
@@ -31,6 +32,7 @@ class Policy:
     approvers: tuple[str, ...] = ()
     resetters: tuple[str, ...] = ()
     loosened: tuple[str, ...] = ()
+    caps: Caps = Caps()
 
     @property
     def commands_wait(self) -> bool:

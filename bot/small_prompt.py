@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from bot.intent import wants_action
 from bot.ports import Band, ChatMessage, Findings
 
 SECTION_CHARS = 1_500
@@ -70,9 +71,11 @@ _MACHINE = re.compile(
 _HERE = re.compile(r"\b(?:here|this machine|the machine|the sandbox|in the container)\b", re.I)
 _QUESTION = re.compile(r"\s*(?:how|what|when|why|who|whom|whose|which|where|do|does|is|are|should|may|must)\b", re.I)
 _TO_RUN = re.compile(r"\s*(?:please\s+)?(?:run|execute)\s*[:`]|`[^`\n]+`", re.I)
+
+
 _CODE = re.compile(
-    r"```|\b(?:write|implement|refactor|debug|explain|rewrite|translate|regex|function|script|snippet|one-liner|"
-    r"python|bash|sql|javascript|typescript|rust|golang|traceback|exception|stack trace|unit test|algorithm)\b",
+    r"```|\b(?:write|implement|refactor|debug|rewrite|translate|regex|function|script|snippet|one-liner|python|bash|sql|"
+    r"javascript|typescript|rust|golang|traceback|exception|stack trace|unit test|algorithm)\b",
     re.I,
 )
 
@@ -85,7 +88,8 @@ def task_of(question: str, findings: Findings) -> Task:
     if _MACHINE.search(question) and _HERE.search(question):
         return Task.RUN
     nothing_found = findings.band is Band.LOW or not findings.hits
-    return Task.CODE if nothing_found and _CODE.search(question) else Task.ANSWER
+    is_code = wants_action(question) and (nothing_found or _CODE.search(question))
+    return Task.CODE if is_code else Task.ANSWER
 
 
 def head(task: Task) -> Iterator[ChatMessage]:
@@ -99,9 +103,11 @@ def head(task: Task) -> Iterator[ChatMessage]:
 
 def question(task: Task, text: str, sections: Sequence[tuple[str, str, str]]) -> str:
     """Give the last message; `sections` are (title, heading, body), best first."""
-    if task is not Task.ANSWER:
+    if task is Task.RUN or not (sections or task is Task.ANSWER):
         return text
     bodies = "\n".join(f"{title} - {heading}: {_flat(body)}" for title, heading, body in sections[:FOUND_SECTIONS])
+    if task is Task.CODE:
+        return f"Our standards:\n{bodies}\n\n{text}"
     return f"Text:\n{bodies}\n\nQuestion: {text}"
 
 

@@ -234,7 +234,8 @@ class OpenAIModel:
         }
         if self._endpoint.name and not self._endpoint.is_native:
             body["model"] = self._endpoint.name
-        return body | {name: OPTIONAL[name] for name in self._sends}
+        optional = OPTIONAL if self.profile.prompts == "one" else OPTIONAL | {"temperature": 0.0}
+        return body | {name: optional[name] for name in self._sends}
 
     async def checks(self) -> list[Check]:
         """Ask for one short reply and tell the time to its first piece."""

@@ -13,6 +13,7 @@ from bot.ports import Band, Finished, Hit, ModelCall, Piece, Profile, Text
 from bot.prompt import REFUSAL
 
 NO_MODEL = "_No language model is configured, so this is quoted from the standards._"
+STANDS_IN = "_The language model does not answer just now, so this is quoted from the standards._"
 NO_MODEL_AT_ALL = (
     "_No language model is configured, so only the standards can be quoted; `run <command>` still runs a command._"
 )
@@ -45,16 +46,27 @@ class Passage:
 
 
 class Offline:
-    """A ChatModel that only quotes. It is the floor: always there, and it says what it is."""
+    """A ChatModel that only quotes. It is the floor: always there, and it says what it is.
+
+    `stands_in` says that it is the last of several models, not the only one.
+    """
 
     name = "offline"
     profile = Profile(context_tokens=1_000_000)
 
+    def __init__(self, *, stands_in: bool = False) -> None:
+        self._stands_in = stands_in
+
     async def stream(self, call: ModelCall) -> AsyncIterator[Piece]:
-        yield Text(answer_from(call.question, call.findings.hits, band=call.findings.band))
+        text = answer_from(call.question, call.findings.hits, band=call.findings.band)
+        if self._stands_in:
+            text = text.replace(NO_MODEL_AT_ALL, STANDS_IN).replace(NO_MODEL, STANDS_IN)
+        yield Text(text)
         yield Finished("stop", Usage(), self.name)
 
     async def checks(self) -> list[Check]:
+        if self._stands_in:
+            return [Check("language model", Health.OK, "quotes from the standards where no other model answers")]
         mend = "Set DUET_MODEL_URL and DUET_MODEL, or run `duet model install local`."
         return [Check("language model", Health.WARN, "none is configured; answers are quoted", mend)]
 

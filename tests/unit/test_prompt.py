@@ -178,9 +178,14 @@ def test_code_chooses_what_a_small_model_is_asked_to_do(question, task):
     assert task_of(question, found(section())) is task
 
 
-def test_a_small_model_helps_with_code_only_where_the_standards_say_nothing():
-    assert task_of("write a python function that adds", Findings()) is Task.CODE
+def test_a_small_model_asked_for_code_is_asked_for_code_beside_what_the_standards_say():
+    assert task_of("write a python function that adds", found(section())) is Task.CODE
     assert task_of("should a python function have a docstring?", found(section())) is Task.ANSWER
+    assert task_of("explain the difference between git merge and git rebase", Findings()) is Task.CODE
+    alone = build(PromptInput("write a python function that adds", "Ana"), profile=SMALL)
+    beside = build(PromptInput("write a script that makes a hotfix branch", "Ana", found(section())), profile=SMALL)
+    assert alone[-1].content == "write a python function that adds"
+    assert beside[-1].content.startswith("Our standards:\nBranch naming - Hotfixes: Hotfix branches")
 
 
 def test_a_small_model_gets_worked_examples_and_at_most_two_sections_and_no_tags():
