@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import discord
 
 from adapters.discord import faults
-from adapters.discord.inbound import DIRECT, PLATFORM, is_addressed, is_spoken
+from adapters.discord.inbound import DIRECT, PLATFORM, is_addressed, is_spoken, place_of
 
 if TYPE_CHECKING:
     from bot.duet import Duet
@@ -26,6 +26,7 @@ CHANNELS = 50
 DIRECT_CHANNELS = 20
 MESSAGES = 100
 NOTE_EVERY_MS = 30_000
+SKEW_MS = 5_000  # ids of different channels are not told in the order of their times
 
 
 class CatchUp:
@@ -66,12 +67,13 @@ class CatchUp:
         self._file.write_text(json.dumps(noted), "utf-8")
 
     def _since(self) -> int | None:
-        """Give until when Duet listened, as this application; None when it never did."""
+        """Give until when Duet surely listened, as this application; None when it never did."""
         if self._seen_ms is not None:
-            return self._seen_ms
+            return self._seen_ms - SKEW_MS
         try:
             noted = json.loads(self._file.read_text("utf-8"))
-            return int(noted["seen_ms"]) if noted["application"] == str(self._client.application_id) else None
+            is_ours = noted["application"] == str(self._client.application_id)
+            return int(noted["seen_ms"]) - SKEW_MS if is_ours else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -116,12 +118,18 @@ class CatchUp:
         after = discord.Object(discord.utils.time_snowflake(_moment(since), high=True))
         found = [message async for message in channel.history(limit=MESSAGES, after=after, oldest_first=False)]
         asked = [m for m in reversed(found) if me is not None and is_spoken(m) and is_addressed(m, me)]
-        recent = [m for m in asked if m.created_at.timestamp() * 1000 >= now - self._window_ms]
-        for message in recent:
-            await self._hear(message)
-        if len(recent) < len(asked):
-            await self._name(channel, len(asked) - len(recent), since)
+        first = now - self._window_ms
+        for message in asked:
+            if message.created_at.timestamp() * 1000 >= first:
+                await self._hear(message)
+        old = [m for m in asked if m.created_at.timestamp() * 1000 < first and not await self._is_answered(m)]
+        if old:
+            await self._name(channel, len(old), since)
         return len(asked)
+
+    async def _is_answered(self, message: discord.Message) -> bool:
+        room = place_of(message.channel, message.guild.id if message.guild else None).room
+        return await self._duet.answer(room, str(message.id)) is not None
 
     async def _name(self, channel: Any, count: int, since: int) -> None:
         """Say in the channel that some questions were missed for good."""
