@@ -32,7 +32,7 @@ QUESTIONS = (
     "Please run git --version in the sandbox, so that I know which one I have.",
 )
 REPLIES = (
-    "Every branch is named `<type>/<ticket>-<short-description>`, in lower case and with 60 characters at most [1].",
+    "Every branch is named `<type>/<ticket>-<short-description>`, for example `feature/LF-1482-rate-card-import` [1].",
     "A hotfix branch is named `hotfix/<ticket>-<short-description>` and is cut from the tag in production, never from "
     "`main` [1].",
     "I will ask git for its version.\n\n<run>git --version</run>",
