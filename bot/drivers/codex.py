@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import sqlite3
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from bot.checks import Check, Health
@@ -26,8 +27,8 @@ from bot.conversation import RoomKey
 from bot.drivers.codex_files import GLOBS, FoundFile, decode, find_files
 from bot.drivers.codex_index import Index, Shelf, is_damage
 from bot.drivers.codex_ranking import (
-    HYBRID_THRESHOLDS,
-    LEXICAL_THRESHOLDS,
+    DEFAULT_THRESHOLDS,
+    Thresholds,
     findings,
     search_by_meaning,
     search_by_words,
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # (done, of how many); called from a worker thread
+Way: TypeAlias = Literal["words", "meaning"]
 LoadModel = Callable[[], VectorModel | None]
 
 LEAST_COVERAGE = 0.9  # of the chunks must have vectors before search goes by meaning
@@ -76,6 +78,7 @@ class Codex:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="codex-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="codex-read")
         self._mending = asyncio.Lock()
+        self._thresholds = self._read_thresholds()
         self._load_model = load_model
         self._model: VectorModel | None = None
         self._vectors: Vectors | None = None
@@ -246,11 +249,11 @@ class Codex:
             vectors = self._current_vectors()
             if vectors is None or self._model is None:
                 found, confidence = search_by_words(index, question, earlier, shut=shut, limit=limit)
-                return findings(index, found, confidence, thresholds=LEXICAL_THRESHOLDS)
+                return findings(index, found, confidence, thresholds=self._thresholds["words"])
             found, confidence = search_by_meaning(
                 index, vectors, self._model, question, earlier, shut=shut, limit=limit
             )
-            return findings(index, found, confidence, thresholds=HYBRID_THRESHOLDS)
+            return findings(index, found, confidence, thresholds=self._thresholds["meaning"])
 
     def _current_vectors(self) -> Vectors | None:
         """Give the vectors as they stand in the index now; None where there are too few."""
@@ -263,6 +266,42 @@ class Codex:
             self._vectors = Vectors.load(self._search_index)
             self._vectors_state, self._vectors_at = state, time.monotonic()
         return self._vectors if self._vectors and self._vectors.coverage >= LEAST_COVERAGE else None
+
+    # Confidence
+
+    @property
+    def way(self) -> Way:
+        """Give how search goes now: by `words`, or by words and `meaning`."""
+        return "words" if self._vectors is None or self._model is None else "meaning"
+
+    async def calibrate(self, low: float, high: float) -> Path:
+        """Keep thresholds for the way that search goes now, beside the index; give the file.
+
+        Below `low` the Codex does not cover a question, from `high` on it surely does.
+        """
+        self._thresholds = {**self._thresholds, self.way: Thresholds(low, high)}
+        rows = {way: {"low": one.low, "high": one.high} for way, one in self._thresholds.items()}
+        path = self._thresholds_path
+        await self._run(self._writer, lambda: path.write_text(json.dumps(rows, indent=2) + "\n", "utf-8") and None)
+        return path
+
+    @property
+    def _thresholds_path(self) -> Path:
+        return self._index_path.with_name(self._index_path.stem + ".thresholds.json")
+
+    def _read_thresholds(self) -> dict[Way, Thresholds]:
+        thresholds = dict(DEFAULT_THRESHOLDS)
+        try:
+            rows = json.loads(self._thresholds_path.read_text("utf-8"))
+            for way in thresholds:
+                thresholds[way] = Thresholds(float(rows[way]["low"]), float(rows[way]["high"]))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning(
+                "Left out the thresholds in %s: %s", self._thresholds_path, error, extra={"action": "thresholds"}
+            )
+        return thresholds
 
     def _current_speller(self) -> Speller:
         structure = self._search_index.counter("structure")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bot.drivers.codex_index import Index
 from bot.drivers.codex_text import content_words, is_follow_up
@@ -43,8 +43,10 @@ class Thresholds:
         return Band.LOW if confidence < self.low else Band.HIGH if confidence >= self.high else Band.MIDDLE
 
 
-LEXICAL_THRESHOLDS = Thresholds(0.3, 0.6)
-HYBRID_THRESHOLDS = Thresholds(0.3, 0.6)
+DEFAULT_THRESHOLDS: Mapping[Literal["words", "meaning"], Thresholds] = {
+    "words": Thresholds(0.3, 0.6),
+    "meaning": Thresholds(0.25, 0.62),
+}
 
 
 @dataclass(frozen=True, slots=True)
