@@ -46,8 +46,8 @@ class Found:
     id: str
     name: str
     running: bool
+    paused: bool
     spec_hash: str
-    created_s: float
 
 
 class Containers:
@@ -111,7 +111,8 @@ class Containers:
         def work(api: APIClient) -> Found:
             seen = api.inspect_container(container_id)
             labels = seen["Config"]["Labels"] or {}
-            return Found(seen["Id"], seen["Name"], seen["State"]["Running"], labels.get("duet.spec", ""), 0.0)
+            state = seen["State"]
+            return Found(seen["Id"], seen["Name"], state["Running"], state["Paused"], labels.get("duet.spec", ""))
 
         try:
             return await self._engine.call(work)
@@ -124,12 +125,21 @@ class Containers:
         def work(api: APIClient) -> list[Found]:
             labels = [f"duet.home={self._install_id}", "duet.sandbox=1"]
             return [
-                Found(one["Id"], one["Names"][0], one["State"] == "running", one["Labels"]["duet.spec"], one["Created"])
+                Found(
+                    one["Id"],
+                    one["Names"][0],
+                    running=one["State"] in ("running", "paused"),
+                    paused=one["State"] == "paused",
+                    spec_hash=one["Labels"]["duet.spec"],
+                )
                 for one in api.containers(all=True, filters={"label": labels})
                 if one["Names"]
             ]
 
         return await self._engine.call(work)
+
+    async def unpause(self, container_id: str) -> None:
+        await self._engine.call(lambda api: api.unpause(container_id))
 
     async def start(self, container_id: str) -> None:
         await self._engine.call(lambda api: api.start(container_id))

@@ -78,6 +78,7 @@ class Engine:
         self._streams = ThreadPoolExecutor(streams + 4, thread_name_prefix="engine-stream")
         self._pings = ThreadPoolExecutor(2, thread_name_prefix="engine-ping")
         self._local = threading.local()
+        self._clients: set[APIClient] = set()
         self._version: str | None = None
         self._bridge: SshBridge | None = None
         self._bridge_lock = threading.Lock()
@@ -110,6 +111,8 @@ class Engine:
             self._watch.cancel()
         for pool in (self._calls, self._streams, self._pings):
             pool.shutdown(wait=False, cancel_futures=True)
+        for client in self._clients.copy():
+            client.close()
         if self._bridge:
             self._bridge.close()
 
@@ -217,6 +220,7 @@ class Engine:
         """Give this thread's client: docker-py promises nothing about sharing one."""
         if getattr(self._local, "client", None) is None:
             self._local.client = self._made(CALL_TIMEOUT_S)
+            self._clients.add(self._local.client)
         client: APIClient = self._local.client
         return client
 
@@ -224,6 +228,7 @@ class Engine:
         client: APIClient | None = getattr(self._local, "client", None)
         self._local.client = None
         if client is not None:
+            self._clients.discard(client)
             client.close()
 
     def _made(self, timeout_s: float) -> APIClient:

@@ -97,6 +97,8 @@ class RoomSandboxes:
         found = await self.containers.find(row.container_id) if row.container_id else None
         if found is None:
             return await self._furnished(row)
+        if found.paused:
+            await self.containers.unpause(found.id)
         if found.running and row.state is SandboxState.LIVE:
             self._know(row)
             if not await self._emptied(found.id):

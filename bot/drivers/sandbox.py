@@ -30,7 +30,10 @@ TIMED_OUT = (124, 137, 143)  # from `timeout`: asked, killed, and asked where bu
 DESTROY_WAIT_S = 5.0
 VOID = "The room was reset before this command began."
 
-PUT = ENTER + 'head -c "$2" >".duet-part-$$" && mv -f -- ".duet-part-$$" "$1"'
+PUT = ENTER + (
+    'p=.duet-part-$$; head -c "$2" >"$p" && [ "$(wc -c <"$p")" -eq "$2" ] && mv -f -- "$p" "./$1" && exit 0\n'
+    'rm -f -- "$p"; exit 1'
+)
 GET = ENTER + '[ -f "$1" ] || exit 3; [ -r "$1" ] || exit 4; exec cat -- "$1"'
 
 
@@ -267,6 +270,11 @@ class DockerSandbox:
             await self._rooms.finish_doom(room)
         finally:
             hold.release()
+
+    async def settled(self) -> None:
+        """Wait until the clearing up after past commands is done."""
+        while self._cleaning:
+            await asyncio.wait(self._cleaning)
 
     async def close(self) -> None:
         """Let cleaning end, save what is dirty, and let the engine go. Containers stay for the next start."""
