@@ -195,6 +195,13 @@ _MAY_NOT_RUN = (
 )
 
 
+# The core keeps an answer that the search is unsure of only if it rests on a sentence of a section.
+_QUOTE_FIRST = (
+    " (the search is unsure whether they cover it: if they do, begin with the sentence that answers, word for word and "
+    "in quotation marks; if they do not, say so)"
+)
+
+
 def _one(given: PromptInput) -> Iterator[ChatMessage]:
     yield ChatMessage("system", _INSTRUCTIONS.format(commands=_on_commands(given.commands)))
     yield from _replayed(given.history)
@@ -232,19 +239,21 @@ def _asked(given: PromptInput) -> str:
         said = "\n".join(spoken(quote.author, clipped(quote.text, QUOTE_CHARS)) for quote in given.thread)
         blocks.append(f"Said earlier in this thread:\n{fenced(said)}")
     blocks += [f"File {named(name)}:\n{fenced(text)}" for name, text in given.files]
-    blocks.append(_numbered(_sections(given.findings)))
+    blocks.append(_numbered(given.findings))
     blocks.append(spoken(given.asker, given.question))
     return "\n\n".join(blocks)
 
 
-def _numbered(hits: Sequence[Hit]) -> str:
+def _numbered(findings: Findings) -> str:
+    hits = _sections(findings)
     if not hits:
         return "The search found no section of the standards that fits this question."
     sections = (
         f"[{number}] {hit.section.title} > {hit.section.heading} ({hit.section.document})\n{fenced(hit.section.text)}"
         for number, hit in enumerate(hits, start=1)
     )
-    return "Sections of the standards found for this question:\n\n" + "\n\n".join(sections)
+    unsure = _QUOTE_FIRST if findings.band is Band.MIDDLE else ""
+    return f"Sections of the standards found for this question:{unsure}\n\n" + "\n\n".join(sections)
 
 
 def _results(results: Sequence[CommandResult]) -> str:

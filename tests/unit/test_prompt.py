@@ -140,6 +140,14 @@ def test_where_the_search_is_sure_of_nothing_no_section_is_given():
     assert "no section of the standards" in text
 
 
+def test_where_the_search_is_unsure_the_model_is_asked_to_quote():
+    asked = [
+        build(PromptInput("q", "Ana", found(section(), band=band)), profile=CAPABLE)[-1].content
+        for band in (Band.MIDDLE, Band.HIGH)
+    ]
+    assert ["word for word" in text for text in asked] == [True, False]
+
+
 def test_earlier_steps_are_replayed_with_what_their_commands_gave():
     result = CommandResult("false", Ended.EXIT, 1, stdout="a", stderr="b", duration_ms=12)
     timeout = CommandResult("sleep 99", Ended.TIMEOUT, note="after 30 s")
