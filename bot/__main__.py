@@ -280,6 +280,22 @@ def model_install(call: Call, pack: str, yes: bool) -> int:
     return done(call, work())
 
 
+@model.command("serve")
+@click.option("--port", type=int, default=8788, show_default=True, help="Port on 127.0.0.1; 0 takes any free one.")
+@with_settings
+@pass_call
+def model_serve(call: Call, port: int) -> int:
+    """Serve the built-in language model, for several programs on this machine to share."""
+
+    async def work() -> int:
+        from bot.model_choice import serve_local
+
+        await serve_local(call.settings(), port=port, ready=click.echo)
+        return 0
+
+    return done(call, work())
+
+
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
