@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 
-from bot.errors import attempt
+from bot.errors import Superseded, attempt
 from bot.ports import Store
 from bot.records import OpenTurn
 
@@ -90,7 +91,9 @@ class Lanes:
         await asyncio.wait({task})
         by = self._ended_by.pop(turn.seq, None)
         if by is not None:
-            await attempt(self._end(turn, by), where=f"ending {turn}")
+            # It may have cleaned up and settled by itself in the moment in which it was ended.
+            with suppress(Superseded):
+                await attempt(self._end(turn, by), where=f"ending {turn}")
         elif not task.cancelled() and (error := task.exception()) is not None:
             # A Superseded turn that nobody ended: another owner has it, or the same news reached us as an exception.
             doomed = await self._store.doomed([turn.seq])
