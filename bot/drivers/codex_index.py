@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from bot.drivers.codex_files import FoundFile
 from bot.drivers.codex_text import clean, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 4  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 5  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 CANDIDATES = 200  # chunks that the full-text index gives for one question
 
@@ -254,7 +254,7 @@ class Index:
             self._insert("name(section, text, hash)", number, name, digest_of(name))
         title = searchable(" / ".join((section.title, *aliases)))
         crumbs = searchable(" > ".join(section.headings[:-1]))
-        heading = searchable(section.headings[-1] if section.headings else section.title)
+        heading = searchable(section.headings[-1] if section.headings else "")  # the title has its own column
         for passage in windows(section.text):
             body = clean(passage)
             text = f"{section.breadcrumb}\n{body}"
@@ -307,10 +307,15 @@ class Index:
         """Give every word of the Codex and how many chunks hold it."""
         return dict(self._db.execute("select term, doc from vocabulary"))
 
-    def holders(self, terms: Iterable[str]) -> Mapping[str, int]:
-        """Give in how many chunks each term stands, as the full-text index stems it."""
+    def holders(self, terms: Iterable[str]) -> dict[str, int]:
+        """Give in how many chunks each term stands, whatever its ending."""
         sql = "select count(*) from lexical where lexical match ?"
         return {term: int(self._db.execute(sql, (f'"{term}"',)).fetchone()[0]) for term in terms}
+
+    def held_by(self, chunk: int, terms: Iterable[str]) -> set[str]:
+        """Give those of the terms that stand in `chunk`, whatever their ending."""
+        sql = "select 1 from lexical where lexical match ? and rowid = ?"
+        return {term for term in terms if self._db.execute(sql, (f'"{term}"', chunk)).fetchone()}
 
     # Vectors
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bot.drivers.codex_index import Index
-from bot.drivers.codex_text import content_words, is_follow_up
+from bot.drivers.codex_text import content_words, is_follow_up, words
 from bot.drivers.codex_vectors import VectorModel, Vectors, late_interaction
 from bot.ports import Band, Findings, Hit
 
@@ -44,7 +44,7 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS: Mapping[Literal["words", "meaning"], Thresholds] = {
-    "words": Thresholds(0.3, 0.6),
+    "words": Thresholds(0.2, 0.5),
     "meaning": Thresholds(0.25, 0.62),
 }
 
@@ -80,7 +80,10 @@ def word_scores(index: Index, text: str, shut: Collection[int]) -> dict[int, tup
 def search_by_words(
     index: Index, question: str, earlier: Sequence[str], *, shut: Collection[int], limit: int
 ) -> tuple[dict[int, Scored], float]:
-    """Rank by words alone: give sections by number, best first, and the confidence."""
+    """Rank by words alone: give sections by number, best first, and the confidence.
+
+    How much of the question the first section holds tells "covered" better than its score does.
+    """
     totals: dict[int, float] = {}
     owners: dict[int, int] = {}
     for text, weight in asked(question, earlier):
@@ -93,7 +96,18 @@ def search_by_words(
         found.setdefault(owners[chunk], Scored(chunk, totals[chunk], {"words": totals[chunk]}))
         if len(found) == limit:
             break
-    return found, next((one.score for one in found.values()), 0.0)
+    if not ranked:
+        return found, 0.0
+    return found, sum(weight * coverage(index, text, ranked[0]) for text, weight in asked(question, earlier))
+
+
+def coverage(index: Index, text: str, chunk: int) -> float:
+    """Give which share of the question's words the chunk holds, the rare ones counting more."""
+    terms = dict.fromkeys(content_words(text) or words(text))
+    whole = index.chunk_count()
+    weights = {term: math.log1p(whole / (1 + count)) for term, count in index.holders(terms).items()}
+    held = index.held_by(chunk, terms)
+    return sum(weights[term] for term in held) / max(sum(weights.values()), 1e-9)
 
 
 def search_by_meaning(
