@@ -13,10 +13,9 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
@@ -24,8 +23,9 @@ from urllib.parse import quote
 
 from bot.checks import Check, Health
 from bot.conversation import RoomKey
+from bot.drivers.codex_access import Access, Catalogue
 from bot.drivers.codex_files import GLOBS, FoundFile, decode, find_files
-from bot.drivers.codex_index import Index, Shelf, is_damage
+from bot.drivers.codex_index import Index, is_damage
 from bot.drivers.codex_ranking import (
     DEFAULT_THRESHOLDS,
     Thresholds,
@@ -66,15 +66,21 @@ class Codex:
     """The standards of one team. SQLite and all computing stay on threads of its own."""
 
     def __init__(
-        self, folder: Path, index_path: Path, *, base_url: str, globs: Sequence[str], load_model: LoadModel
+        self,
+        folder: Path,
+        index_path: Path,
+        *,
+        base_url: str,
+        globs: Sequence[str],
+        rooms: Mapping[str, str],
+        load_model: LoadModel,
     ) -> None:
         self.folder = folder
         self._index_path = index_path
         self._base_url = base_url.rstrip("/")
         self._globs = tuple(globs)
-        self._shelves: dict[str, Shelf] = {}
+        self._catalogue = Catalogue(-1, {}, Access(rooms))
         self._skipped: tuple[str, ...] = ()
-        self._structure = -1
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="codex-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="codex-read")
         self._mending = asyncio.Lock()
@@ -100,15 +106,17 @@ class Codex:
         *,
         base_url: str = "",
         globs: Sequence[str] = GLOBS,
+        rooms: Mapping[str, str] | None = None,
         load_model: LoadModel = lambda: None,
         progress: Progress | None = None,
     ) -> Codex:
         """Open the index at `index_path` (made anew if missing, old or damaged) and take in the folder.
 
-        `load_model` gives the embedding model, or None where it is not installed; it is called on a thread.
+        `rooms` says which room sees which subfolder (`codex_access`). `load_model` gives the embedding model, or None
+        where it is not installed; it is called on a thread.
         Raises: CodexUnreadable when the folder cannot be read or holds no document.
         """
-        codex = cls(folder, index_path, base_url=base_url, globs=globs, load_model=load_model)
+        codex = cls(folder, index_path, base_url=base_url, globs=globs, rooms=rooms or {}, load_model=load_model)
         try:
             await codex._run(codex._writer, codex._connect)
             await codex.refresh(progress=progress)
@@ -160,7 +168,7 @@ class Codex:
         self._disconnect()
         self._index_path.unlink(missing_ok=True)
         self._connect()
-        self._structure = -1
+        self._catalogue = replace(self._catalogue, structure=-1)
         self._refresh(None)
 
     # The folder
@@ -203,7 +211,7 @@ class Codex:
             if progress:
                 progress(number, len(open_questions))
         self._skipped = tuple(skipped)
-        self._reload_shelves()
+        self._current_catalogue(self._index)
         if not files:
             raise CodexUnreadable(
                 f"The Codex folder {self.folder} holds no document ({', '.join(self._globs)}): "
@@ -228,11 +236,12 @@ class Codex:
         self._index.replace(file, parsed, sha=sha, seen_ns=seen_ns)
         return True
 
-    def _reload_shelves(self) -> None:
-        structure = self._index.counter("structure")
-        if structure != self._structure:
-            self._shelves = {shelf.document.name: shelf for shelf in self._index.shelves()}
-            self._structure = structure
+    def _current_catalogue(self, index: Index) -> Catalogue:
+        """Give the catalogue as `index` sees it now: a document just restricted must not slip through an old one."""
+        catalogue = self._catalogue
+        if index.counter("structure") != catalogue.structure:
+            self._catalogue = catalogue = Catalogue.load(index, catalogue.access)
+        return catalogue
 
     # The Retriever
 
@@ -241,9 +250,9 @@ class Codex:
         return await self._mended(self._reader, lambda: self._search(question, earlier, room, limit))
 
     def _search(self, question: str, earlier: Sequence[str], room: RoomKey, limit: int) -> Findings:
-        shut = {shelf.id for shelf in self._shelves.values() if not may_see(shelf.channels, room)}
         index = self._search_index
         with index.reading():
+            shut = self._current_catalogue(index).shut_to(room)
             speller = self._current_speller()
             question, earlier = speller.mend(question), [speller.mend(one) for one in earlier[-1:]]
             vectors = self._current_vectors()
@@ -363,22 +372,21 @@ class Codex:
 
     def documents(self, room: RoomKey) -> tuple[Document, ...]:
         """Give the documents that `room` may see, in order of name."""
-        return tuple(shelf.document for shelf in self._shelves.values() if may_see(shelf.channels, room))
+        return self._current_catalogue(self._desk).documents(room)
 
     def sections(self, room: RoomKey, document: str) -> tuple[Section, ...]:
         """Give a document's sections in order; empty for one that is unknown or not for this room."""
-        if not self._is_open_to(room, document):
-            return ()
-        return tuple(section for _, section in self._desk.sections_of(document))
+        with self._desk.reading():
+            if not self._current_catalogue(self._desk).is_open(room, document):
+                return ()
+            return tuple(section for _, section in self._desk.sections_of(document))
 
     def section(self, room: RoomKey, section_id: str) -> Section | None:
         """Give one section; None where it is unknown or not for this room."""
-        section = self._desk.section(section_id)
-        return section if section and self._is_open_to(room, section.document) else None
-
-    def _is_open_to(self, room: RoomKey, document: str) -> bool:
-        shelf = self._shelves.get(document)
-        return shelf is not None and may_see(shelf.channels, room)
+        with self._desk.reading():
+            section = self._desk.section(section_id)
+            catalogue = self._current_catalogue(self._desk)
+            return section if section and catalogue.is_open(room, section.document) else None
 
     def url(self, section: Section) -> str:
         """Give the deep link of a section, or '' without a base address."""
@@ -395,12 +403,16 @@ class Codex:
     @property
     def faults(self) -> tuple[str, ...]:
         """A sentence for each file that could not be used, or not wholly."""
-        return (*self._skipped, *(fault for shelf in self._shelves.values() for fault in shelf.document.faults))
+        return (
+            *self._skipped,
+            *(fault for shelf in self._catalogue.shelves.values() for fault in shelf.document.faults),
+        )
 
     def checks(self) -> tuple[Check, ...]:
         """Give what `doctor` says about the Codex."""
-        sections = sum(shelf.document.sections for shelf in self._shelves.values())
-        seen = f"{len(self._shelves)} documents, {sections} sections in {self.folder}"
+        shelves = self._catalogue.shelves.values()
+        sections = sum(shelf.document.sections for shelf in shelves)
+        seen = f"{len(shelves)} documents, {sections} sections in {self.folder}"
         found = [Check("codex", Health.OK if sections else Health.FAIL, seen)]
         found += [Check("codex file", Health.WARN, fault, "Mend the file or leave it out.") for fault in self.faults]
         return tuple(found)
@@ -408,11 +420,3 @@ class Codex:
 
 def _unread(name: str, fault: str) -> Parsed:
     return Parsed(Document(name, name, 0, (fault,)), ())
-
-
-def may_see(channels: Sequence[str] | None, room: RoomKey) -> bool:
-    """Say whether a document bound to `channels` is for `room`.
-
-    An entry is a channel's id (`C0123`), a whole room (`slack/T1/C0123`) or a pattern of one (`slack/T1/*`).
-    """
-    return channels is None or any(entry == room.channel or fnmatchcase(str(room), entry) for entry in channels)
