@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -122,11 +122,12 @@ def index_path(settings: Settings) -> Path:
 def install_id(home: Path) -> str:
     """Give the random name of this data folder, made at first use: containers carry it as a label."""
     path = home / "install-id"
-    try:
-        with open(path, "x", encoding="ascii") as file:
-            file.write(uuid.uuid4().hex[:12])
-    except FileExistsError:
-        pass
+    if not path.exists():
+        fresh = home / f"install-id.{new_id()}"
+        fresh.write_text(new_id()[:12], "ascii")
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)  # whoever comes first gives the name
+        fresh.unlink()
     return path.read_text("ascii").strip()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
@@ -100,6 +101,7 @@ _NUMBER_WORDS = {
 _ENDINGS = ("ations", "ation", "ments", "ment", "ings", "ing", "edly", "ies", "ied", "ed", "es", "ly", "s", "e", "y")
 
 
+@lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """Give a word without its commonest endings: enough to meet `merges`, `merged` and `merging`."""
     word = word.split("'")[0].split("’")[0]
@@ -118,6 +120,7 @@ class Gist:
     numbers: frozenset[str]
 
 
+@lru_cache(maxsize=1024)
 def gist(text: str) -> Gist:
     """Give the gist of a text that others rest on; a number written as a word is a number too."""
     words = [word.lower() for word in _WORD.findall(text)]
