@@ -70,6 +70,12 @@ def endpoints_fault(value: Mapping[str, Any] | None) -> str | None:
     return None
 
 
+def rooms_fault(value: Mapping[str, Any] | None) -> str | None:
+    """Say what is wrong with the `[codex_rooms]` table."""
+    wrong = [room for room, codex in (value or {}).items() if not isinstance(codex, str) or not codex or "/" in codex]
+    return f"must map {wrong[0]!r} to the name of a subfolder" if wrong else None
+
+
 def default_home() -> Path:
     """Give the user's data folder for this program."""
     import platformdirs
@@ -89,6 +95,15 @@ class Settings:
 
     home: Path | None = setting(None, "home", "data folder (default: the user's data folder)")
     codex: Path | None = setting(None, "codex", "folder of Markdown standards (default: the sample)")
+    codex_globs: tuple[str, ...] = setting(
+        ("*.md", "*.mdx", "*.markdown"), "codex_globs", "which files of the folder are documents"
+    )
+    codex_rooms: Mapping[str, str] | None = setting(
+        None,
+        "codex_rooms",
+        'rooms that see a subfolder of the Codex instead of the rest: [codex_rooms] with "slack/T1/C1" = "mobile"',
+        check=rooms_fault,
+    )
     source_url: str = setting("", "source.url", "base address of links to the standards", check=web_address)
 
     model_url: str = setting(
@@ -427,7 +442,7 @@ def _as_type(kind: str, raw: Any, folder: Path) -> Any:
             else tuple(part.strip() for part in str(raw).split(",") if part.strip())
         )
     if kind.startswith("Mapping"):
-        return dict(raw)
+        return dict(pair.strip().split("=", 1) for pair in raw.split(",")) if isinstance(raw, str) else dict(raw)
     if isinstance(raw, (bool, dict, list)):
         raise TypeError(kind)
     return {"int": int, "float": float}.get(kind, str)(raw)
