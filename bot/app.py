@@ -105,9 +105,18 @@ def policy_of(settings: Settings, *, loosened: tuple[str, ...] = ()) -> Policy:
 
 async def open_codex(settings: Settings) -> Codex:
     """Open the index of the standards and take in what changed. Raises: CodexUnreadable."""
+    from bot.drivers import embedding, packs
     from bot.drivers.codex import Codex
 
-    return await Codex.open(settings.codex_dir, index_path(settings), base_url=settings.source_url)
+    models = settings.home_dir / "models"
+    return await Codex.open(
+        settings.codex_dir,
+        index_path(settings),
+        base_url=settings.source_url,
+        globs=settings.codex_globs,
+        rooms=settings.codex_rooms,
+        load_model=lambda: embedding.load_embedder(lambda: packs.located(packs.SEMANTIC, models)),
+    )
 
 
 def index_path(settings: Settings) -> Path:
