@@ -232,12 +232,12 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.validateLink = lambda url: url.lower().startswith(_SCHEMES)  # type: ignore[method-assign]
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # `_honest` decides, and keeps the label
     return parser
 
 
 def _tokens(text: str) -> list[Token]:
-    """Parse, with every image made a link (nothing may be fetched merely because it is shown) and no link disguised."""
+    """Parse, with images made links (nothing may be fetched merely because it is shown) and only honest links."""
     tokens = _parser().parse(text)
     for token in tokens:
         if token.children and any(child.type in ("image", "link_open") for child in token.children):
@@ -259,7 +259,10 @@ def _tree(tokens: Sequence[Token]) -> SyntaxTreeNode:
 
 
 def _honest(children: Iterable[Token]) -> Iterator[Token]:
-    """Give the children with images as links, and with each disguised link written as `label (address)`."""
+    """Give the children with images as links, and with links that lead where they say.
+
+    A disguised one becomes `label (address)`; one that leads nowhere on the web (relative, `javascript:`) its label.
+    """
     label: list[Token] | None = None
     opened: Token | None = None
     for child in children:
@@ -285,7 +288,9 @@ def _honest_link(opened: Token, label: list[Token]) -> Iterator[Token]:
 
     href = str(opened.attrs["href"])
     close = Token("link_close", "a", -1)
-    if _is_disguise("".join(token.content for token in label), href):
+    if not href.lower().startswith(_SCHEMES):
+        yield from label
+    elif _is_disguise("".join(token.content for token in label), href):
         yield from (*label, _text_token(" ("), opened, _text_token(href), close, _text_token(")"))
     else:
         yield from (opened, *label, close)

@@ -192,14 +192,14 @@ class SlackFront:
             return self._authorized(enterprise_id or "", team_id or "")  # Bolt calls no bound method here
 
         app = AsyncApp(
-            client=self.calls.client,
+            client=AsyncWebClient(base_url=api_url(self._settings), retry_handlers=[]),  # Bolt itself calls nothing
             signing_secret=self._settings.slack_signing_secret or "none",
             process_before_response=True,
             authorize=authorize,
             # `inbound` knows our own messages; this one would fall over an event that is no object.
             ignoring_self_events_enabled=False,
             attaching_function_token_enabled=False,
-            logger=quiet("adapters.slack.bolt"),
+            logger=quiet("adapters.slack.bolt", logging.ERROR),  # it warns of what is meant here
         )
         app.event(EVERYTHING)(self._heard)
         app.command(EVERYTHING)(self._commanded)

@@ -34,7 +34,18 @@ def size(blocks: Sequence[Mapping[str, Json]]) -> int:
 
 def prose(markdown: str) -> list[Block]:
     """Give Markdown as `markdown` blocks."""
-    return [{"type": "markdown", "text": tamed(piece)} for piece in split_prose(markdown, PROSE_CHARS)]
+    return [{"type": "markdown", "text": tamed(piece)} for piece in _packed(split_prose(markdown, PROSE_CHARS))]
+
+
+def _packed(paragraphs: Sequence[str]) -> list[str]:
+    """Put paragraphs together as far as they fit."""
+    packed: list[str] = []
+    for paragraph in paragraphs:
+        if packed and len(packed[-1]) + 2 + len(paragraph) <= PROSE_CHARS:
+            packed[-1] += "\n\n" + paragraph
+        else:
+            packed.append(paragraph)
+    return packed
 
 
 def section(text: str) -> Block:
@@ -201,7 +212,7 @@ def downgraded(content: Mapping[str, Json]) -> Block:
 def _older(block: Block) -> list[Block]:
     match block:
         case {"type": "markdown", "text": str(text)}:
-            return [section(piece) for piece in split_prose(mrkdwn(text), SECTION_CHARS)]
+            return [section(piece) for piece in _packed(split_prose(mrkdwn(text), PROSE_CHARS))]
         case {"type": "table", "rows": [head, *rows]}:
             return table_as_text(Table(_cells(head), tuple(map(_cells, rows))))
         case {"type": "container", "child_blocks": list(children)}:

@@ -27,10 +27,10 @@ PAGE = 200  # messages read at a time
 _CAUGHT = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError)
 
 
-def quiet(name: str) -> logging.Logger:
+def quiet(name: str, level: int = logging.WARNING) -> logging.Logger:
     """Give a logger for the SDK: it writes whole payloads at DEBUG, which is nobody's to read."""
     logger = logging.getLogger(name)
-    logger.setLevel(max(logging.WARNING, logger.level))
+    logger.setLevel(max(level, logger.level))
     return logger
 
 

@@ -54,7 +54,7 @@ def setup_text(*, events_url: str = "") -> str:
     second = (
         "3. Basic Information > App Credentials: copy the Signing Secret."
         if events_url
-        else "3. Basic Information > App-Level Tokens > Generate: add the scope connections:write, copy the token (xapp-…)."
+        else "3. Basic Information > App-Level Tokens > Generate, with the scope connections:write: copy it (xapp-…)."
     )
     return "\n".join(
         [
@@ -67,7 +67,7 @@ def setup_text(*, events_url: str = "") -> str:
             "4. Give both to `duet setup slack`, which writes them into .env, or set them yourself:",
             f"   SLACK_BOT_TOKEN and {'SLACK_SIGNING_SECRET' if events_url else 'SLACK_APP_TOKEN'}.",
             "5. Run `duet doctor`: it checks tokens, permissions and channels, and says how to mend each.",
-            "6. Run `duet serve`. In Slack, invite it: /invite @duet, then ask: @duet What is our branch naming convention?",
+            "6. Run `duet serve`. In a channel: /invite @duet, then ask @duet What is our branch naming convention?",
             "",
             "Whenever the permissions of the app change, Slack wants it reinstalled (Install App > Reinstall).",
         ]

@@ -17,6 +17,7 @@ ALLOWED_EXTRA = {
     "chat.update": {"unfurl_links", "unfurl_media"},
     "chat.delete": set(),
 }
+TEAMS = {"team", "user_team", "source_team"}
 # Slack's lengths: https://docs.slack.dev/reference/block-kit/blocks
 TEXT = {"section": 3_000, "header": 150, "markdown": 12_000}
 BLOCKS = 50
@@ -45,9 +46,14 @@ def faults(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def event_faults(event: Mapping[str, Any]) -> list[str]:
-    kind = f"event.{event.get('type')}"
-    subtype = event.get("subtype")
-    return faults(f"{kind}.{subtype}" if subtype and subtype != "thread_broadcast" else kind, event)
+    """Give what is wrong with an event, beside what the types lack: teams, and what a message within one leaves out."""
+    kind, subtype = f"event.{event.get('type')}", event.get("subtype")
+    outer = {name: event[name] for name in ("channel", "channel_type", "event_ts") if name in event}
+    known = {key: value for key, value in event.items() if key not in TEAMS}
+    for inner in ("message", "previous_message"):
+        if inner in known:
+            known[inner] = {k: v for k, v in (outer | known[inner]).items() if k not in TEAMS}
+    return faults(f"{kind}.{subtype}" if subtype and subtype != "thread_broadcast" else kind, known)
 
 
 def message_error(method: str, args: Mapping[str, Any], *, old_workspace: bool = False) -> str:

@@ -11,6 +11,24 @@ from tests.doubles.slack import APP, BOT_USER, TEAM, Delivery, FakeSlack
 
 CHANNEL_TYPES = {"channel": "channel", "group": "group", "im": "im", "mpim": "mpim"}
 
+# What every file object carries: https://docs.slack.dev/reference/objects/file-object
+_FILE: dict[str, Any] = {
+    "created": 1_700_000_000,
+    "filetype": "text",
+    "pretty_type": "Plain Text",
+    "editable": False,
+    "mode": "hosted",
+    "is_external": False,
+    "external_type": "",
+    "is_public": True,
+    "public_url_shared": False,
+    "display_as_bot": False,
+    "username": "",
+    "permalink": "https://duet.slack.com/files/x",
+    "channels": [],
+    "groups": [],
+}
+
 
 @dataclass(frozen=True)
 class Person:
@@ -136,6 +154,9 @@ class Person:
         self.slack.files[id] = {
             "id": id,
             "name": name,
+            **_FILE,
+            "title": name,
+            "user": self.id,
             "mimetype": mimetype,
             "size": len(data),
             "url_private": f"{self.slack.base}/files/{id}",

@@ -78,7 +78,8 @@ def test_prose_keeps_the_writers_own_characters() -> None:
         ("see [docs][1]\n\n[1]: https://a.example/x", "see [docs](https://a.example/x)"),
         ("[guide](https://a.example)", "[guide](https://a.example)"),
         ("[a.example](https://www.a.example/x)", "[a.example](https://www.a.example/x)"),
-        ("[x](javascript:alert(1))", "[x](javascript:alert(1))"),
+        ("[x](javascript:alert(1)) y", "x y"),
+        ("see [Branch *types*](#branch-types) and ![plan](plan.png)", "see Branch *types* and plan"),
         ("\x1b[31mred\x1b[0m\u202egnp.exe", "redgnp.exe"),
     ],
 )
