@@ -200,7 +200,7 @@ def test_eval_measures_the_sample_with_its_own_questions(duet: Program) -> None:
 def test_eval_skips_and_counts_questions_about_another_folder(duet: Program) -> None:
     questions = duet.folder / "questions.jsonl"
     other = '{"id": "1", "corpus": "other", "kind": "direct", "question": "q", "gold": [["a.md", ""]]}\n'
-    ours = '{"id": "2", "corpus": "corpus", "kind": "direct", "question": "on-call swap", "gold": [["oncall-rotation.md", ""]]}'
+    ours = other.replace('"other"', '"corpus"').replace('"q"', '"on-call swap"').replace("a.md", "oncall-rotation.md")
     questions.write_text(other + ours)
     measured = duet("eval", "questions.jsonl", "--json").json
     assert (measured["n"], measured["skipped"], measured["recall_at_2"]) == (1, 1, 1.0)

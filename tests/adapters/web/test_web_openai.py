@@ -89,7 +89,6 @@ async def test_text_parts_are_joined(api: Api, duet: FakeDuet) -> None:
         ["hi"],
         [{"content": "hi"}],
         [{"role": "wizard", "content": "hi"}],
-        [said("user", "hi"), said("assistant", "yes?")],
         [said("system", "only this")],
         [said("user", " ")],
         [said("user", 7)],
@@ -103,6 +102,11 @@ async def test_what_is_no_conversation_is_refused(api: Api, duet: FakeDuet, mess
     assert reply.status == 400
     assert "messages" in reply.json["details"]
     assert duet.heard == []
+
+
+async def test_what_follows_the_last_question_is_passed_over(api: Api, duet: FakeDuet) -> None:
+    await api.post(PATH, {"messages": [said("user", "hi"), said("assistant", "Well"), said("tool", "{}")]})
+    assert duet.heard[0].text == "hi"
 
 
 async def test_what_duet_has_no_use_for_is_passed_over(api: Api) -> None:

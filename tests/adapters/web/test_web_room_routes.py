@@ -60,6 +60,12 @@ async def test_a_command_that_could_not_start_is_the_500_it_always_was(api: Api,
     assert (reply.status, reply.json) == (500, {"error": "sandbox execution failed: no Docker engine"})
 
 
+async def test_a_key_that_was_used_for_a_question_runs_no_command(api: Api, duet: FakeDuet) -> None:
+    await api.post("/api/rooms/r1/message", {"text": "hi", "turnId": "k"})
+    assert (await api.post("/api/rooms/r1/sandbox/exec", {"cmd": "ls", "turnId": "k"})).status == 409
+    assert len(duet.heard) == 1
+
+
 async def test_an_answer_with_a_command_shows_its_output_in_the_reply(api: Api) -> None:
     reply = await api.post("/api/rooms/r1/message", {"text": "run exit 3"})
     assert "Output (exit 3):\nline 1\nline 2\na warning" in reply.json["reply"]
