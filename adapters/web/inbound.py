@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_ID_CHARS = 200
 MAX_TEXT_CHARS = 100_000
 MAX_CODE_CHARS = 20_000
-MAX_NAME_CHARS = 1_000
+MAX_NAME_CHARS = 500
 MAX_TURN_ID_CHARS = 128
 BODY_TIMEOUT_S = 10.0
 
@@ -196,11 +196,9 @@ def path_turn_id(request: web.Request) -> str:
 
 def chosen_turn_id(request: web.Request, fields: Fields) -> str | None:
     """Give the caller's key for the turn: the `Idempotency-Key` header, else `turnId` in the body."""
-    header = request.headers.get("Idempotency-Key")
-    if header is None:
-        return fields.turn_id("turnId")
-    if _TURN_ID.fullmatch(header):
-        return header
+    in_body, header = fields.turn_id("turnId"), request.headers.get("Idempotency-Key")
+    if header is None or _TURN_ID.fullmatch(header):
+        return header or in_body
     fields.fault("Idempotency-Key", f"Expected 1 to {MAX_TURN_ID_CHARS} printable ASCII characters without spaces")
     return None
 

@@ -118,18 +118,23 @@ def parse(request: web.Request, fields: inbound.Fields) -> Completion:
 
 
 def _named_session(request: web.Request) -> str | None:
-    fields = inbound.Fields({SESSION_HEADER: request.headers.get(SESSION_HEADER)})
-    session_id = fields.optional_id(SESSION_HEADER)
+    named = request.headers.get(SESSION_HEADER)
+    if named is None:
+        return None
+    fields = inbound.Fields({SESSION_HEADER: named})
+    session_id = fields.id(SESSION_HEADER)
     fields.check()
     return session_id
 
 
 def _messages(fields: inbound.Fields) -> list[Said]:
-    """Give what was said, the question last; a fault is noted on `fields`."""
+    """Give what was said up to the question, which is the user's last message; a fault is noted on `fields`."""
     raw = fields.items("messages", limit=MAX_MESSAGES)
     said = [message for item in raw if (message := _said(item, fields)) and message.role in ("user", "assistant")]
-    if raw and (not said or said[-1].role != "user" or not said[-1].text.strip()):
-        fields.fault("messages", "The last message must be the user's and hold text")
+    while said and not (said[-1].role == "user" and said[-1].text):
+        said.pop()
+    if raw and not said:
+        fields.fault("messages", "One message must be the user's and hold text")
     return said
 
 

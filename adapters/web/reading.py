@@ -11,7 +11,7 @@ from adapters.web.desk import Desk, caller_of
 from bot.conversation import Answer, Message, RoomKey, TurnKind
 
 SHOWN_TURNS = 100
-MAX_QUESTION_CHARS = 2_000
+MAX_QUESTION_CHARS = 500
 SEARCH_LIMIT = 8
 
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from adapters.web import inbound, outbound
 from adapters.web.desk import Desk, caller_of
-from bot.conversation import Answer, CommandResult, Ended, Outcome
+from bot.conversation import Answer, CommandResult, Ended, Outcome, TurnKind
 
 
 def routes(desk: Desk) -> list[web.RouteDef]:
@@ -48,6 +48,8 @@ def routes(desk: Desk) -> list[web.RouteDef]:
 
 def _executed(answer: Answer, sandbox_name: str) -> web.Response:
     """Give a direct command's result, or say why there is none: 403 refused, 202 waiting, 500 failed (as it was)."""
+    if answer.kind is not TurnKind.RUN:
+        return web.json_response({"error": "this turn id was used for something else"}, status=409)
     if answer.ticket and not answer.commands:
         waiting = {"ticket": outbound.ticket_json(answer.ticket), "sandboxName": sandbox_name}
         return web.json_response(waiting, status=202)
