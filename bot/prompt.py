@@ -221,16 +221,17 @@ def _replayed(history: Iterable[Message]) -> Iterator[ChatMessage]:
     for message in history:
         match message.role:
             case "agent":
-                yield ChatMessage("assistant", _without_markers(message.text))
+                yield ChatMessage("assistant", _as_said_before(message.text))
             case "command":
                 yield ChatMessage("user", f"{named(message.author)} ran a command:\n{fenced(message.text)}")
             case _:
                 yield ChatMessage("user", spoken(message.author, message.text))
 
 
-def _without_markers(text: str) -> str:
-    """Take the numbers of earlier sections out: they mean other sections now."""
-    return re.sub(r"[ \t]?\[\d{1,2}\](?!\()", "", text)
+def _as_said_before(text: str) -> str:
+    """Give an earlier answer without what meant something only then: section numbers, the note of who quoted."""
+    text = re.sub(r"[ \t]?\[\d{1,2}\](?!\()", "", text)
+    return re.sub(r"\n*^_[^_\n]*quoted from the standards\._$", "", text, flags=re.MULTILINE).strip()
 
 
 def _asked(given: PromptInput) -> str:
@@ -280,7 +281,7 @@ def _small(given: PromptInput) -> Iterator[ChatMessage]:
     task = task_of(given.question, given.findings)
     yield from small_prompt.head(task)
     if task is not Task.RUN:  # a command is made from the request alone: less to go wrong
-        yield from _replayed(given.history)
+        yield from _replayed(small_prompt.worth_replaying(given.history))
     texts = [(hit.section.title, hit.section.heading, hit.section.text) for hit in _sections(given.findings)]
     files = [("File", named(name), text) for name, text in given.files]
     yield ChatMessage("user", small_prompt.question(task, given.question, [*files, *texts]))

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
+from bot.conversation import Message
 from bot.intent import wants_action
 from bot.ports import Band, ChatMessage, Findings
+from bot.quoting import clipped
 
-SECTION_CHARS = 1_500
+SECTION_CHARS = 1_200
+REPLAYED_CHARS = 400
 FOUND_SECTIONS = 2  # a third only distracts a model of this size
 
 
@@ -80,6 +84,9 @@ _CODE = re.compile(
 )
 
 
+_DECLINED = re.compile(r"\W*(?:the (?:standards|codex) do(?:es)? not cover|not covered)", re.I)
+
+
 def task_of(question: str, findings: Findings) -> Task:
     """Say what a question asks for. What reads as a question is one, unless it is about this very machine."""
     is_command = _VERB.search(question) and (_MACHINE.search(question) or _TO_RUN.search(question))
@@ -99,6 +106,19 @@ def head(task: Task) -> Iterator[ChatMessage]:
         for asked, answered in _EXAMPLES:
             yield ChatMessage("user", asked)
             yield ChatMessage("assistant", answered)
+
+
+def worth_replaying(history: Sequence[Message]) -> Iterator[Message]:
+    """Give the turns that were answered, clipped: shown a refusal, a small model refuses the next question too."""
+    asked: Message | None = None
+    for message in history:
+        if message.role != "agent":
+            asked = message
+        elif not _DECLINED.match(message.text):
+            if asked is not None:
+                yield replace(asked, text=clipped(asked.text, REPLAYED_CHARS))
+            yield replace(message, text=clipped(message.text, REPLAYED_CHARS))
+            asked = None
 
 
 def question(task: Task, text: str, sections: Sequence[tuple[str, str, str]]) -> str:

@@ -77,7 +77,10 @@ def test_only_the_last_twelve_turns_are_replayed():
 
 
 def test_the_numbers_of_earlier_sections_are_not_replayed():
-    history = said(("user", "Ana", "q"), ("agent", "Duet", "Use feature/ [1], see [docs](https://x.example) [12]."))
+    note = "\n\n_No language model is configured, so this is quoted from the standards._"
+    history = said(
+        ("user", "Ana", "q"), ("agent", "Duet", "Use feature/ [1], see [docs](https://x.example) [12]." + note)
+    )
     replayed = build(PromptInput("now?", "Ana", history=history), profile=CAPABLE)[2].content
     assert replayed == "Use feature/, see [docs](https://x.example)."
 
@@ -205,6 +208,23 @@ def test_a_small_model_gets_worked_examples_and_at_most_two_sections_and_no_tags
     assert messages[-1].content.endswith("Question: hotfixes?")
     assert "third" not in messages[-1].content
     assert not any("<run>" in m.content for m in messages)
+
+
+def test_a_small_model_is_not_shown_earlier_refusals_and_long_answers_only_in_part():
+    history = said(
+        ("user", "Ana", "vacation?"),
+        ("agent", "Duet", "The Codex does not cover this.\n\nNearest sections: …"),
+        ("user", "Ana", "and pay?"),
+        ("agent", "Duet", "The standards do not cover this."),
+        ("user", "Ana", "branches?"),
+        ("agent", "Duet", "feature/ [1]" + " and so on" * 200),
+    )
+    messages = build(PromptInput("hotfixes?", "Ana", found(section()), history=history), profile=SMALL)
+    replayed = messages[7:-1]
+    assert [m.role for m in replayed] == ["user", "assistant"]
+    assert replayed[0].content == "Ana: branches?"
+    assert replayed[1].content.startswith("feature/ and so on")
+    assert len(replayed[1].content) < 500
 
 
 def test_a_small_model_makes_a_command_from_the_request_alone():
