@@ -45,7 +45,11 @@ class Terminal:
         """Ask and wait to the end, streaming where `shown`; Ctrl-C stops the turn. Raises: StoreUnavailable."""
         screen = Screen(self.out, is_live=self.is_live)
         answer = None
-        async for event in self._events(turn):
+
+        def told() -> None:
+            screen.remark("Stopping…") if self.is_live and shown else print("Stopping…", file=self.err)
+
+        async for event in self._events(turn, told):
             if shown:
                 screen.show(event)
             if isinstance(event, Settled):
@@ -56,11 +60,11 @@ class Terminal:
             )
         return answer
 
-    async def _events(self, turn: Turn) -> AsyncIterator[Event]:
+    async def _events(self, turn: Turn, stopping: Callable[[], None]) -> AsyncIterator[Event]:
         stops: list[asyncio.Task[bool]] = []
 
         def stop() -> None:
-            print("\nStopping…", file=self.err)
+            stopping()
             by, key = self.keyboard.author, self.keyboard.new_id()
             stops.append(asyncio.create_task(self.duet.stop(turn.room, turn.id, by=by, id=key)))
 

@@ -30,7 +30,7 @@ class Screen:
         self._written = ""
         self._said = ""
         self._commands = 0
-        self._is_in_command = False
+        self._is_between = False
 
     def show(self, event: Event) -> None:
         """Show what just happened."""
@@ -42,7 +42,7 @@ class Screen:
             case Drafted(text):
                 self._draft(text)
             case CommandStarted(code):
-                self._is_in_command = True
+                self._is_between = True
                 self._paragraph(f"$ {spelled_out(code)}\n")
             case CommandOutput(text):
                 self._write(neutralised(text))
@@ -51,14 +51,20 @@ class Screen:
                 self._end_line()
                 self._write(f"{ending(result)}\n")
 
+    def remark(self, text: str) -> None:
+        """Write a line of our own between; it goes with what is taken back at the end."""
+        self._end_line()
+        self._write(f"{text}\n")
+        self._is_between = True
+
     def _draft(self, text: str) -> None:
         """Write what is new of the text so far; what was taken back is set right when the turn is settled."""
         text = neutralised(text)
         if not text.startswith(self._said) or text == self._said:
             return
         new = text[len(self._said) :]
-        self._paragraph(new.lstrip("\n")) if self._is_in_command else self._write(new)
-        self._is_in_command = False
+        self._paragraph(new.lstrip("\n")) if self._is_between else self._write(new)
+        self._is_between = False
         self._said = text
 
     def _settle(self, answer: Answer) -> None:
