@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -205,6 +206,7 @@ class Engine:
         from docker.errors import APIError, DockerException, NotFound
 
         try:
+            _knock(self._url())
             return work(self._client())
         except NotFound as error:
             raise NotThere(str(error.explanation or error)) from error
@@ -261,6 +263,17 @@ class Engine:
         """Ping on a fresh connection: one that hangs must not be kept."""
         _client.timeout = PING_TIMEOUT_S  # type: ignore[assignment]
         _client.ping()
+
+
+def _knock(url: str) -> None:
+    """Connect to a local socket once and hang up. Raises: OSError when nobody listens.
+
+    docker-py leaves its own socket open when it cannot connect: it must not get that far.
+    """
+    if url.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(PING_TIMEOUT_S)
+            caller.connect(url.removeprefix("unix://"))
 
 
 def _forget(job: asyncio.Future[Any]) -> None:
