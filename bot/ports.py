@@ -66,11 +66,15 @@ class Band(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A section found; `components` are the scores that made up `score`, by name."""
+    """A section found; `components` are the scores that made up `score`, by name.
+
+    `passage` is the part of a long section that fits best, and empty where the section is short enough to give whole.
+    """
 
     section: Section
     score: float
     components: Mapping[str, float] = field(default_factory=dict)
+    passage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

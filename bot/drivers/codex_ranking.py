@@ -179,11 +179,13 @@ def sureness(level: float) -> float:
 
 
 def findings(index: Index, found: Mapping[int, Scored], confidence: float, *, thresholds: Thresholds) -> Findings:
-    """Give the sections themselves."""
+    """Give the sections themselves, of long ones the passage too."""
     sections = index.sections(list(found))
+    passages = index.passages([scored.chunk for scored in found.values()])
     hits = tuple(
-        Hit(sections[number], scored.score, dict(scored.components))
+        Hit(sections[number], scored.score, dict(scored.components), passages.get(scored.chunk, ""))
         for number, scored in found.items()
         if number in sections
     )
-    return Findings(hits, confidence if hits else 0.0, thresholds.band(confidence if hits else 0.0))
+    sure = confidence if hits else 0.0
+    return Findings(hits, sure, thresholds.band(sure))
