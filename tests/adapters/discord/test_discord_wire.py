@@ -3,17 +3,214 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
-from tests.adapters.discord.wire import ACTION, QUESTION, on_the_wire
+import pytest
+import pytest_asyncio
+
+from tests.adapters.discord.wire import ACTION, QUESTION, REPLY, is_draft, on_the_wire
 from tests.doubles.discord import Fault, until
+from tests.scripted_model import Reply
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LONG = "\n\n".join(f"Paragraph {n}: " + "word " * 60 for n in range(13))
 
 
-async def test_a_mention_and_a_slash_command_are_answered_by_the_shipped_program(tmp_path):
-    async with on_the_wire(tmp_path / "home") as w:
-        asked = await w.people.ask(QUESTION)
-        [answer] = await w.answers()
+def replies(request):
+    asked = request["messages"][-1]["content"]
+    if "slowly" in asked:
+        return Reply(REPLY, before_s=2.5)
+    if "long text" in asked:
+        return LONG
+    return REPLY
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def wire(tmp_path_factory):
+    async with on_the_wire(tmp_path_factory.mktemp("wire") / "home", replies=replies) as shared:
+        yield shared
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def channel(wire, request):
+    """Give a channel of the test's own in the shared server."""
+    return await new_channel(wire, request.node.name[:30])
+
+
+async def new_channel(wire, name):
+    made = wire.discord.add_channel(name)
+    await wire.discord.tell("CHANNEL_CREATE", wire.discord.channels[made])
+    return made
+
+
+async def test_a_mention_and_a_slash_command_are_answered_by_the_shipped_program(wire, channel):
+    asked = await wire.people.ask(QUESTION, channel=channel)
+    [answer] = await wire.answers(1, channel)
+    assert "Branches are named" in answer["content"]
+    assert answer["message_reference"]["message_id"] == asked["id"]
+    made = await wire.people.slash("duet ask", question=QUESTION, channel=channel)
+    await until(lambda: "Branches are named" in (wire.people.answer_to(made) or {}).get("content", ""))
+    assert made["acknowledged"] == 5
+
+
+async def test_a_cut_connection_is_resumed_and_what_was_said_meanwhile_is_answered_once(wire, channel):
+    before = (wire.discord.identifies, wire.discord.resumes)
+    await wire.discord.drop(4000)
+    await wire.people.ask(QUESTION, channel=channel)
+    await wire.answers(1, channel)
+    assert (wire.discord.identifies, wire.discord.resumes) == (before[0], before[1] + 1)
+    await asyncio.sleep(0.3)
+    assert len(wire.discord.mine(channel)) == 1
+
+
+async def test_a_wish_to_reconnect_is_followed_by_a_resume(wire, channel):
+    before = wire.discord.resumes
+    await wire.discord.ask_to_reconnect()
+    await until(lambda: wire.discord.resumes == before + 1)
+    await wire.people.ask(QUESTION, channel=channel)
+    await wire.answers(1, channel)
+
+
+async def test_a_lost_session_repeats_nothing_and_what_was_missed_is_caught_up(wire, channel):
+    await wire.people.ask(QUESTION, channel=channel)
+    await wire.answers(1, channel)
+    before, puts = wire.discord.identifies, [r for r in wire.discord.requests if r.method == "PUT"]
+    await wire.discord.invalidate()
+    missed = await wire.people.ask("what about for hotfixes?", channel=channel)
+    answers = await wire.answers(2, channel, timeout_s=30)
+    assert wire.discord.identifies == before + 1
+    assert answers[1]["message_reference"]["message_id"] == missed["id"]
+    assert [r for r in wire.discord.requests if r.method == "PUT"] == puts
+    await asyncio.sleep(0.3)
+    assert len(wire.discord.mine(channel)) == 2
+
+
+async def test_events_told_again_are_answered_once(wire, channel):
+    await wire.people.ask(QUESTION, channel=channel)
+    made = await wire.people.slash("duet ask", question=QUESTION, channel=channel)
+    await wire.answers(2, channel)
+    calls = len(wire.model.requests)
+    await wire.discord.replay()
+    await asyncio.sleep(1.0)
+    assert len(wire.discord.mine(channel)) == 2
+    assert len(wire.model.requests) == calls
+    assert made["acknowledged"] == 5
+
+
+async def test_a_rate_limit_in_the_middle_of_an_answer_keeps_the_order_of_its_parts(wire, channel):
+    asked = await wire.people.ask(ACTION, channel=channel)
+    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=0.6, times=2)]
+    parts = await wire.answers(3, channel)
+    whole = "".join(part["content"] for part in parts)
+    places = [whole.index(f"Paragraph {n}:") for n in range(13)]
+    assert places == sorted(places)
+    assert all(part["message_reference"]["message_id"] == asked["id"] for part in parts)
+    tries = [r for r in wire.discord.requests if r.path == f"/channels/{channel}/messages" and r.method == "POST"]
+    limited = [n for n, r in enumerate(tries) if r.status == 429]
+    assert all(tries[n + 1].at - tries[n].at >= 0.6 for n in limited)
+
+
+async def test_a_rate_limited_channel_holds_no_other_up(wire, channel):
+    other = await new_channel(wire, "beside")
+    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=4, times=1)]
+    started = asyncio.get_running_loop().time()
+    await wire.people.ask(QUESTION, channel=channel)
+    await wire.people.ask(QUESTION, channel=other)
+    await wire.answers(1, other)
+    assert asyncio.get_running_loop().time() - started < 4
+    await wire.answers(1, channel)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("POST", "", "ratelimited", is_global=True, retry_after=0.3),
+        Fault("POST", "", "banned", retry_after=0.3),
+        Fault("POST", "", status=502),
+        Fault("POST", "", status=503),
+        Fault("POST", "", "drop_before"),
+        Fault("POST", "", "drop_after"),
+    ],
+    ids=["global-limit", "limit-without-via", "502", "503", "cut-before", "cut-after"],
+)
+async def test_a_post_that_fails_on_its_way_is_made_once(wire, channel, fault):
+    fault.path = f"/channels/{channel}/messages"
+    wire.discord.faults.append(fault)
+    await wire.people.ask(QUESTION, channel=channel)
+    [answer] = await wire.answers(1, channel, timeout_s=30)
+    assert "Branches are named" in answer["content"]
+    await asyncio.sleep(0.2)
+    assert len(wire.discord.mine(channel)) == 1
+    assert fault.times == 0
+
+
+async def test_an_answer_later_than_its_token_lives_comes_as_a_message(wire, channel):
+    made = await wire.people.slash("duet ask", question=f"{QUESTION} slowly", channel=channel, life_ms=1500)
+
+    def late():
+        return [m for m in wire.discord.mine(channel) if m["id"] != made.get("original") and not is_draft(m)]
+
+    [answer] = await until(late, timeout_s=20)
+    assert "Branches are named" in answer["content"]
+
+
+async def test_an_acknowledgement_that_came_too_late_sends_the_answer_to_the_channel(wire, channel):
+    wire.discord.faults.append(Fault("POST", r"/interactions/.*/callback", status=404, code=10062))
+    await wire.people.slash("duet ask", question=QUESTION, channel=channel)
+    [answer] = await wire.answers(1, channel)
+    assert "Branches are named" in answer["content"]
+
+
+async def test_a_text_file_is_fetched_without_the_bots_token(wire, channel):
+    await wire.people.say(wire.people.mention, channel=channel, files=[("message.txt", QUESTION.encode())])
+    [answer] = await wire.answers(1, channel)
+    assert "Branches are named" in answer["content"]
+
+
+async def test_a_deleted_question_leaves_no_answer_and_a_deleted_channel_no_room(wire, channel):
+    asked = await wire.people.ask(f"{QUESTION} slowly", channel=channel)
+    await until(lambda: [r for r in wire.discord.requests if r.path == f"/channels/{channel}/typing"])
+    wire.discord.messages[channel].remove(asked)
+    gone = {"id": asked["id"], "channel_id": channel, "guild_id": wire.discord.guild}
+    await wire.discord.tell("MESSAGE_DELETE", gone)
+    await asyncio.sleep(3)
+    assert not [m for m in wire.discord.mine(channel) if "Branches are named" in m["content"]]
+
+
+async def test_a_process_killed_in_the_middle_of_an_answer_leaves_one_answer(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies) as w:
+        asked = await w.people.ask(f"{QUESTION} slowly")
+        await until(lambda: w.model.requests)
+        await w.program.kill()
+        await w.program.start()
+        [answer] = await w.answers(timeout_s=40)
         assert "Branches are named" in answer["content"]
         assert answer["message_reference"]["message_id"] == asked["id"]
-        made = await w.people.slash("duet ask", question=QUESTION)
-        await until(lambda: "Branches are named" in (w.people.answer_to(made) or {}).get("content", ""))
-        assert made["acknowledged"] == 5
+        made = await w.people.slash("duet ask", question=f"{QUESTION} slowly")
+        await until(lambda: made.get("acknowledged"))
+        await w.program.kill()
+        await w.program.start()
+        await until(lambda: "Branches are named" in (w.people.answer_to(made) or {}).get("content", ""), timeout_s=40)
+        await asyncio.sleep(0.5)
+        assert len(w.discord.mine()) == 2
+
+
+@pytest.mark.slow
+async def test_a_connection_that_is_silently_dead_is_noticed_and_what_was_missed_is_answered(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies, heartbeat_s=5.0) as w:
+        before = w.discord.resumes
+        w.discord.silence()
+        await w.people.ask(QUESTION)
+        await until(lambda: w.discord.resumes > before, timeout_s=75)
+        await w.answers()
+
+
+@pytest.mark.slow
+async def test_a_wrong_token_ends_the_program_with_a_sentence(tmp_path):
+    with contextlib.suppress(AssertionError):
+        async with on_the_wire(tmp_path / "home", DISCORD_TOKEN="wrong"):
+            pytest.fail("it began")
+    said = (tmp_path / "home.log").read_text()
+    assert "Discord does not take the token" in said
+    assert "Traceback" not in said
