@@ -220,6 +220,10 @@ class Duet:
         """Tell whether Duet takes part in this session since its last reset."""
         return await self._store.is_joined(session)
 
+    async def open_askers(self, session: SessionKey) -> list[str]:
+        """Give the ids of the people who are being answered in a session; for a room's own session, in the room."""
+        return await self._store.open_askers(session)
+
     async def cleared_at(self, session: SessionKey) -> int:
         """Give when the session was last reset (UTC ms; 0: never): nothing older may be read back as context."""
         return await self._store.cleared_mark(session)

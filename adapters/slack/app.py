@@ -286,14 +286,11 @@ class SlackFront:
 
     async def _reset(self, turn: Turn) -> dict[str, Any]:
         """Claim a reset, unless somebody's answer is being made: then give the question whether it is meant."""
-        others = await self._answers_of_others(turn)
+        others = set(await self._duet.open_askers(turn.session)) - {turn.author.id}
         if others:
-            return panels.reset_question(turn, others)
+            return panels.reset_question(turn, len(others))
         await self._duet.hear(turn)
         return {"response_type": "in_channel"}
-
-    async def _answers_of_others(self, turn: Turn) -> int:
-        return next((room.open_turns for room in await self._duet.rooms() if room.key == turn.room), 0)
 
     async def _reply(self, wanted: Wanted) -> dict[str, Any]:
         match wanted.word:

@@ -82,10 +82,10 @@ def _in_sections(lines: Sequence[str]) -> list[Block]:
 
 def reset_question(turn: Turn, others: int) -> dict[str, Json]:
     """Ask whether a reset is meant although somebody's answer is being made."""
-    answers = "An answer is" if others == 1 else f"{others} answers are"
+    whom = "Somebody else is" if others == 1 else f"{others} other people are"
     where = "conversation" if turn.session.thread else "channel"
     value = f"thread:{turn.session.thread}" if turn.session.thread else "room"
-    text = f"{answers} being made in this {where}. Clearing it now cancels that."
+    text = f"{whom} being answered in this {where}. Clearing it now cancels that."
     return message(
         text, [blocks.section(text), blocks.actions(blocks.button("Clear anyway", "duet_reset", value, style="danger"))]
     )

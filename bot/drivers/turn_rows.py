@@ -243,6 +243,13 @@ class TurnRows:
                  AND t.generation = s.generation AND t.kind IN ('ask', 'run') AND t.state <> 'refused')"""
         return bool(await self._db.read(lambda c: c.execute(sql, (str(session),)).fetchone()[0]))
 
+    async def open_askers(self, session: SessionKey) -> list[str]:
+        """Give the ids of the people whose turns are open in a session; for a room's own session, in the whole room."""
+        where, key = ("session", session) if session.thread is not None else ("room", session.room)
+        sql = f"""SELECT DISTINCT json_extract(author_json, '$.id') FROM turns
+                  WHERE {where} = ? AND state IN ('heard', 'running') AND kind NOT IN {BESIDE}"""
+        return await self._db.read(lambda c: [str(row[0]) for row in c.execute(sql, (str(key),))])
+
     async def counts(self) -> Mapping[str, int]:
         """Give how many turns are in each state, and the seq-independent counters."""
 
