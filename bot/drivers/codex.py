@@ -34,6 +34,7 @@ from bot.drivers.codex_ranking import (
     search_by_words,
 )
 from bot.drivers.codex_spelling import Speller
+from bot.drivers.codex_text import LIMIT_QUESTION_CHARS
 from bot.drivers.codex_vectors import VectorModel, Vectors
 from bot.errors import CodexUnreadable, attempt
 from bot.ports import Findings
@@ -254,7 +255,7 @@ class Codex:
         with index.reading():
             shut = self._current_catalogue(index).shut_to(room)
             speller = self._current_speller()
-            question, earlier = speller.mend(question), [speller.mend(one) for one in earlier[-1:]]
+            question, *earlier = [speller.mend(one[:LIMIT_QUESTION_CHARS]) for one in (question, *earlier[-1:])]
             vectors = self._current_vectors()
             if vectors is None or self._model is None:
                 found, confidence = search_by_words(index, question, earlier, shut=shut, limit=limit)

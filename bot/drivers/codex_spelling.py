@@ -10,7 +10,8 @@ from bot.drivers.codex_text import STOP_WORDS
 
 _WORD = re.compile(r"[A-Za-z]+")
 _ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ly")
-LEAST_LETTERS = 4
+LEAST_LETTERS, MOST_LETTERS = 4, 24
+LIMIT_WORDS = 40  # a longer text is pasted, not typed
 SURE_LETTERS = 8  # from here on two mistakes are one word's, even if nobody knows the language
 
 
@@ -29,6 +30,8 @@ class Speller:
 
     def mend(self, text: str) -> str:
         """Give `text` with the words put right that neither the Codex nor the language knows."""
+        if len(text.split()) > LIMIT_WORDS:
+            return text
         return _WORD.sub(lambda match: self._word(match[0]), text)
 
     def _word(self, word: str) -> str:
@@ -40,7 +43,7 @@ class Speller:
         return word if self._mended[lower] == lower else self._mended[lower]
 
     def _is_known(self, word: str) -> bool:
-        if len(word) < LEAST_LETTERS or word in STOP_WORDS or word in self._language:
+        if not LEAST_LETTERS <= len(word) <= MOST_LETTERS or word in STOP_WORDS or word in self._language:
             return True
         counts = self._counts
         return (

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 WINDOW_WORDS = 220  # a longer section is cut; 60 and 120 found less, 400 ranked worse
 OVERLAP_WORDS = 40
+LIMIT_QUESTION_CHARS = 2_000  # of a question are looked for: more is a pasted log, and no words to search by
+LIMIT_TERMS = 64
 
 STOP_WORDS = frozenset(
     re.findall(
@@ -24,7 +26,7 @@ STOP_WORDS = frozenset(
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _WORD = re.compile(r"[^\W_]+")
-_JOINED = re.compile(r"[^\W_]+(?:[-_./:#][^\W_]+)+")
+_JOINED = re.compile(r"(?<![^\W_])[^\W_]+(?:[-_./:#][^\W_]+)+")
 
 _CLEANERS = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and images to their words
@@ -73,12 +75,13 @@ def count_words(text: str) -> int:
 def match_expression(question: str) -> str:
     """Give the FTS5 expression for `question`: every word quoted, joined by OR; '' when it holds no word.
 
-    A name such as `DEC-0054` or `pre-commit` is looked for as a phrase too.
+    A name such as `DEC-0054` or `pre-commit` is looked for as a phrase too. Of a long text only the first words count.
     """
     found = content_words(question) or words(question)
     phrases = [" ".join(_WORD.findall(name.lower())) for name in _JOINED.findall(question)]
     lone = [f'"{run}"*' for run in _RUN.findall(question) if len(run) == 1]
-    return " OR ".join(dict.fromkeys([*lone, *(f'"{term}"' for term in [*found, *phrases])]))
+    terms = dict.fromkeys([*lone, *(f'"{term}"' for term in [*phrases, *found])])
+    return " OR ".join(list(terms)[:LIMIT_TERMS])
 
 
 _OPENING = re.compile(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,13 @@ async def test_a_question_outside_the_codex_has_low_confidence(opened):
 )
 async def test_no_question_can_break_the_search(opened, question):
     await opened.search(question, ("and?",), room=ROOM, limit=3)
+
+
+async def test_a_question_of_a_megabyte_is_searched_in_a_moment(opened):
+    started = time.monotonic()
+    for question in ("x" * 1_000_000, "walrus otter-fox " * 60_000, "\u65e5" * 300_000, "a." * 500_000):
+        await opened.search(question, (question,), room=ROOM, limit=3)
+    assert time.monotonic() - started < 10
 
 
 async def test_a_question_of_stop_words_alone_finds_nothing_or_something_but_fails_not(opened):
