@@ -16,7 +16,7 @@ from bot.errors import ModelGarbled
 GARBLED = "The language model's answer could not be read."
 EMPTY = "The language model gave an empty answer."
 CUT = "The language model's answer broke off."
-MAX_VISIBLE_CHARS = 400_000
+MAX_VISIBLE_CHARS = 100_000
 
 # Those that end a reply because something went wrong, not because it is complete.
 _FAILED = {"error", "abort", "aborted", "network_error", "model_error"}
