@@ -101,7 +101,10 @@ def ask(call: Call, question: tuple[str, ...], room: str, thread: str | None) ->
     Exit code 0: answered, covered by the standards or not. 1: the turn failed, the question is kept.
     2: wrong usage or setting.
     """
-    return _once(call, lambda once: once.ask(given(question), room, thread))
+    from adapters.terminal.inbound import usable
+
+    text = usable(given(question))
+    return _once(call, lambda once: once.ask(text, room, thread))
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})

@@ -66,10 +66,7 @@ class Keyboard:
 
     def ask(self, session: SessionKey, question: str) -> Turn:
         """Give the turn of a question. Raises: BadInput when it is empty, too long or not for this terminal."""
-        text = _storable(question)
-        if fault := unusable(text):
-            raise BadInput(fault)
-        return self._turn(session, text, TurnKind.ASK)
+        return self._turn(session, usable(question), TurnKind.ASK)
 
     def run(self, session: SessionKey, code: str) -> Turn:
         """Give the turn of a person's own command. Raises: BadInput as `ask`."""
@@ -102,6 +99,14 @@ class Keyboard:
         if platform := _ANSWERED_ELSEWHERE.get(session.room.platform):
             raise BadInput(f"{session.room} is a channel of {platform}: ask there, or name another room with --room.")
         return Turn(self.new_id(), session, self.author, text, self.now_ms(), kind, target=target, verdict=verdict)
+
+
+def usable(question: str) -> str:
+    """Give the question as it is stored. Raises: BadInput when it is empty or too long."""
+    text = _storable(question)
+    if fault := unusable(text):
+        raise BadInput(fault)
+    return text
 
 
 def _storable(text: str) -> str:
