@@ -247,7 +247,8 @@ class Answering:
         """Give the answer with its citations checked, or added where the model is not trusted to cite."""
         answer = scene.made(scene.text, covered=False)
         if findings.band is Band.LOW:
-            return replace(answer, notes=(*answer.notes, NOT_FROM_CODEX))
+            bare = check(answer.text, Findings(), url=self._retriever.url)  # no marker can mean anything here
+            return replace(answer, text=bare.text, notes=(*answer.notes, NOT_FROM_CODEX))
         if answer.text.strip() == prompt.REFUSAL:
             return self._not_covered(scene, findings)
         checking = cite if self._model.profile.prompts == "split" else check

@@ -76,6 +76,11 @@ class Hit:
     components: Mapping[str, float] = field(default_factory=dict)
     passage: str = ""
 
+    @property
+    def text(self) -> str:
+        """What of the section is worth reading."""
+        return self.passage or self.section.text
+
 
 @dataclass(frozen=True, slots=True)
 class Findings:

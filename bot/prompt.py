@@ -250,7 +250,7 @@ def _numbered(findings: Findings) -> str:
     if not hits:
         return "The search found no section of the standards that fits this question."
     sections = (
-        f"[{number}] {hit.section.title} > {hit.section.heading} ({hit.section.document})\n{fenced(hit.section.text)}"
+        f"[{number}] {hit.section.title} > {hit.section.heading} ({hit.section.document})\n{fenced(hit.text)}"
         for number, hit in enumerate(hits, start=1)
     )
     unsure = _QUOTE_FIRST if findings.band is Band.MIDDLE else ""
@@ -282,6 +282,6 @@ def _small(given: PromptInput) -> Iterator[ChatMessage]:
     yield from small_prompt.head(task)
     if task is not Task.RUN:  # a command is made from the request alone: less to go wrong
         yield from _replayed(small_prompt.worth_replaying(given.history))
-    texts = [(hit.section.title, hit.section.heading, hit.section.text) for hit in _sections(given.findings)]
+    texts = [(hit.section.title, hit.section.heading, hit.text) for hit in _sections(given.findings)]
     files = [("File", named(name), text) for name, text in given.files]
     yield ChatMessage("user", small_prompt.question(task, given.question, [*files, *texts]))
