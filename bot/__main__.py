@@ -6,7 +6,6 @@ imports wait until a command needs them, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -383,12 +382,13 @@ def _with_duet(call: Call, work: Callable[[Parts, Terminal], Awaitable[int]], *,
     """Open everything, do the work at this terminal and close; `is_reading` takes no turn up."""
 
     async def opened() -> int:
-        from bot.app import open_duet
+        from adapters.terminal.app import this_terminal
+        from bot.app import new_id, now_ms, open_duet
 
         async with open_duet(call.settings()) as parts:
             if not is_reading:
                 parts.duet.start()
-            return await work(parts, _terminal(parts))
+            return await work(parts, this_terminal(parts.duet, new_id, now_ms))
 
     return done(call, opened())
 
@@ -417,21 +417,6 @@ def _with_codex(call: Call, work: Callable[[Codex, Path], Awaitable[str]]) -> in
         return 0
 
     return done(call, opened())
-
-
-def _terminal(parts: Parts) -> Terminal:
-    import getpass
-
-    from adapters.terminal.app import Terminal
-    from adapters.terminal.inbound import Keyboard
-    from bot.app import new_id, now_ms
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no name for this uid, as in some containers
-        user = "you"
-    is_live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return Terminal(parts.duet, Keyboard(user, new_id, now_ms), sys.stdout, sys.stderr, is_live)
 
 
 def main() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +75,16 @@ class Terminal:
             async for event in self.duet.ask(turn):
                 yield event
             await asyncio.gather(*stops)
+
+
+def this_terminal(duet: Duet, new_id: Callable[[], str], now_ms: Callable[[], int]) -> Terminal:
+    """Give the terminal that the program was started from, and who sits there."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no name for this uid, as in some containers
+        user = "you"
+    is_live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return Terminal(duet, Keyboard(user, new_id, now_ms), sys.stdout, sys.stderr, is_live)
 
 
 @contextmanager
