@@ -31,8 +31,8 @@ class Task(StrEnum):
 
 
 ANSWER = (
-    "You answer questions about a company's engineering standards. Use only the given text. Answer in one or two short "
-    "sentences. If the text does not contain the answer, reply only: NOT COVERED"
+    "You answer questions about a company's engineering standards. Use only the given text. Answer in one or two full "
+    "sentences that keep the words of the text. If the text does not contain the answer, reply only: NOT COVERED"
 )
 RUN = (
     "You turn a request into one shell command for Linux. Reply with the command only, inside <run> and </run> tags, "
@@ -48,12 +48,12 @@ _EXAMPLES = (
     (
         "Text:\nPython style - Line length: Lines hold at most 100 characters. Strings with web addresses may be "
         "longer.\n\nQuestion: How long may a line be?",
-        "At most 100 characters; only strings with web addresses may be longer.",
+        "A line holds at most 100 characters; only strings with web addresses may be longer.",
     ),
     (
         "Text:\nReleases - Freeze: No release goes out between 20 December and 2 January. Security fixes are exempt "
         "and need the approval of the release captain.\n\nQuestion: Can I ship a security fix on Christmas Day?",
-        "Yes. Security fixes are exempt from the freeze, but the release captain has to approve them.",
+        "Yes. Security fixes are exempt from the freeze, but they need the approval of the release captain.",
     ),
     (
         "Text:\nReleases - Version numbers: We use semantic versions; the tag is v followed by the number."
