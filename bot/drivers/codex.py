@@ -282,7 +282,8 @@ class Codex:
     @property
     def way(self) -> Way:
         """Give how search goes now: by `words`, or by words and `meaning`."""
-        return "words" if self._vectors is None or self._model is None else "meaning"
+        vectors = self._vectors
+        return "meaning" if self._model and vectors and vectors.coverage >= LEAST_COVERAGE else "words"
 
     async def calibrate(self, low: float, high: float) -> Path:
         """Keep thresholds for the way that search goes now, beside the index; give the file.
@@ -415,6 +416,12 @@ class Codex:
         sections = sum(shelf.document.sections for shelf in shelves)
         seen = f"{len(shelves)} documents, {sections} sections in {self.folder}"
         found = [Check("codex", Health.OK if sections else Health.FAIL, seen)]
+        if self._model:
+            found.append(Check("search", Health.OK, "by words and meaning"))
+        else:
+            lost = "by words alone: questions in other words than the standards' are found less often"
+            mend = "duet model install semantic, with the extra `semantic` installed"
+            found.append(Check("search", Health.WARN, lost, mend))
         found += [Check("codex file", Health.WARN, fault, "Mend the file or leave it out.") for fault in self.faults]
         return tuple(found)
 
