@@ -64,8 +64,8 @@ def fence(text: str, language: str = "") -> Fence:
 
 
 def unfenced(text: str) -> str:
-    """Put a zero-width space into every run of three backticks."""
-    return re.sub(r"`(?=``)", "`" + ZERO_WIDTH_SPACE, text)
+    """Put zero-width spaces into every run of three backticks or more."""
+    return re.sub(r"`{3,}", lambda found: ZERO_WIDTH_SPACE.join(found[0]), text)
 
 
 def coloured(text: str) -> Fence:
