@@ -61,8 +61,10 @@ class Live:
 async def drained(queue: asyncio.Queue[Event], *, timeout_s: float) -> AsyncIterator[Event]:
     """Give what is in the queue, waiting at most `timeout_s` for the first."""
     try:
-        yield await asyncio.wait_for(queue.get(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            first = await queue.get()
     except TimeoutError:
         return
+    yield first
     while not queue.empty():
         yield queue.get_nowait()

@@ -102,8 +102,10 @@ class Database:
     async def wait_for_change(self, tick: int, *, timeout_s: float) -> int:
         """Wait until something was committed after `tick`, by this process or another; give the tick of now."""
         if self.tick == tick:
+            # Not `wait_for`: before Python 3.12 it can swallow a cancellation that comes with the change.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
         return self.tick
 
     def _announce(self) -> None:
