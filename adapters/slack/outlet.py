@@ -173,13 +173,13 @@ class SlackOutlet:
         user, cause = part.reply_to.get("user"), (part.session.room.channel, faults.word_of(error))
         if not user or cause in self._told or error.room_is_gone or self._calls.dead:
             return
-        self._told.add(cause)
         text = f"I could not answer in <#{part.session.room.channel}>: {error}"
         try:
             if self._may_respond(part):
                 await self._calls.respond(part.reply_to["response_url"], {"text": text}, in_channel=False)
             else:
                 await self._calls.post(user, {"text": text}, thread="", metadata=_metadata(part, suffix="-told"))
+            self._told.add(cause)
         except OutletError as other:
             log.warning("Could not tell the asker: %s", other, extra={"action": "tell"})
 

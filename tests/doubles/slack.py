@@ -77,6 +77,7 @@ class Fault:
     status: int = 500
     retry_after: int = 1
     slow_s: float = 0.0
+    channel: str = ""  # only calls that name this channel
 
 
 @dataclass
@@ -211,6 +212,10 @@ class FakeSlack:
             if message.get("user") == BOT_USER and (thread is None or message.get("thread_ts") == thread)
         ]
 
+    def said_in_direct(self) -> list[dict[str, Any]]:
+        """Give what Duet wrote in direct messages."""
+        return [m for c in self.channels.values() if c.kind == "im" for m in c.messages if m.get("user") == BOT_USER]
+
     def made(self, method: str) -> list[Call]:
         return [call for call in self.calls if call.method == method]
 
@@ -227,7 +232,7 @@ class FakeSlack:
         args.pop("app_token", None)
         call = Call(method, args, time.monotonic())
         self.calls.append(call)
-        fault = self.faults[method].popleft() if self.faults[method] else Fault("")
+        fault = self._next_fault(method, args)
         if fault.slow_s:
             await asyncio.sleep(fault.slow_s)
         if fault.do == "never":
@@ -259,6 +264,12 @@ class FakeSlack:
             return web.Response()
         headers = {"x-oauth-scopes": ",".join(sorted(self.scopes))}
         return web.json_response(answer, headers=headers)
+
+    def _next_fault(self, method: str, args: Mapping[str, Any]) -> Fault:
+        waiting = self.faults[method]
+        if waiting and waiting[0].channel in ("", args.get("channel")):
+            return waiting.popleft()
+        return Fault("")
 
     def _answer(self, method: str, args: dict[str, Any], token: str) -> dict[str, Any]:
         if self.token_is_dead:
