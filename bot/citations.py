@@ -91,7 +91,7 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
     grounds = [_ground(number, hit.section) for number, hit in enumerate(findings.hits, 1)]
     claims = list(_claims(text))
     if not grounds:
-        return Checked(_joined(claims, marked=False))
+        return Checked(_joined(_bare(claims), marked=False))
     other = gist("\n".join(also))
     other_plain = _plain("\n".join(also))
     quoted = False
@@ -106,12 +106,16 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
     declined = _declines(claims)
     supported = any(claim.verdict == "supported" for claim in claims) and not declined
     if not supported:
-        for claim in claims:
-            claim.numbers = []
         unfounded = any(claim.verdict in ("unsupported", "told", "misquoted") for claim in claims)
         notes = (NOT_FOUND_NOTE,) if unfounded and not declined else ()
-        return Checked(_joined(claims, marked=False), (), False, declined, False, notes)
+        return Checked(_joined(_bare(claims), marked=False), (), False, declined, False, notes)
     return Checked(_joined(claims, marked=True), tuple(_sources(claims, grounds, url)), True, False, quoted)
+
+
+def _bare(claims: list[_Claim]) -> list[_Claim]:
+    for claim in claims:
+        claim.numbers = []
+    return claims
 
 
 def _ground(number: int, section: Section) -> _Ground:
@@ -132,7 +136,8 @@ def _together(gists: Sequence[Gist]) -> Gist:
 _CODE = re.compile(r"(^ {0,3}(?P<fence>`{3,}|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL)
 # `[1]`, `[1, 2]`, `[1-3]`, `[^1]`, `[Source 1]`, 【1】; not a link's text, and not `row[1]` in code
 _LABEL = r"\^?(?:source|section|sources|sections|ref)?\s*\d{1,3}(?:\s*[-–,;&]\s*\d{1,3})*"
-_MARKER = re.compile(rf"[ \t]*(?:\[({_LABEL})\](?![(:])|【({_LABEL})[^】]*】)", re.IGNORECASE)
+_MARKER = re.compile(rf"[ \t]*(?:\[({_LABEL})\](?!\()|【({_LABEL})[^】]*】)", re.IGNORECASE)
+_LEADING_MARKERS = re.compile(rf"(?:{_MARKER.pattern})+[.,;]?(?=\s|$)(?!:)", re.IGNORECASE)
 _LINE_PREFIX = re.compile(r"^\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+)?(?:#{1,6}\s+)?")
 
 
@@ -152,11 +157,27 @@ def _prose_claims(text: str) -> Iterator[_Claim]:
         if text:
             yield _Claim(text, [], "", is_code=True)
         return
-    # What stands between sentences (list marks, blank lines) belongs to the one after it.
-    starts = [0, *(span.end for span in spans[:-1])]
-    for number, (start, span) in enumerate(zip(starts, spans, strict=True)):
-        tail = text[span.end :] if number == len(spans) - 1 else ""
-        yield _claim(text[start : span.end], tail)
+    # What stands between sentences (list marks, blank lines) belongs to the one after it; markers and a closing mark
+    # that follow a sentence's end belong to that sentence.
+    start, raws = 0, list[str]()
+    for span in spans:
+        raw = text[start : span.end]
+        late = _LEADING_MARKERS.match(raw) if raws else None
+        if late:
+            raws[-1] += late[0]
+            raw = raw[late.end() :]
+        if raws and _is_open(raws[-1]) and "\n\n" not in raw:
+            raws[-1] += raw
+        elif raw:
+            raws.append(raw)
+        start = span.end
+    for number, raw in enumerate(raws):
+        yield _claim(raw, text[start:] if number == len(raws) - 1 else "")
+
+
+def _is_open(text: str) -> bool:
+    """Say whether a quotation begins in `text` that does not end there."""
+    return text.count("“") > text.count("”") or text.count("«") > text.count("»") or text.count('"') % 2 == 1
 
 
 def _claim(raw: str, tail: str) -> _Claim:
@@ -164,8 +185,9 @@ def _claim(raw: str, tail: str) -> _Claim:
 
     def take(marker: re.Match[str]) -> str:
         before = raw[: marker.start()]
-        if before.count("`") % 2:
-            return marker[0]  # inside inline code
+        starts_line = not before or before.endswith("\n")
+        if before.count("`") % 2 or (starts_line and raw[marker.end() :].startswith(":")):
+            return marker[0]  # inside inline code, or the definition of a link
         numbers.extend(_numbers(marker[1] or marker[2]))
         return ""
 
@@ -195,22 +217,22 @@ def _joined(claims: Sequence[_Claim], *, marked: bool) -> str:
 
 
 def _with_markers(text: str, numbers: Sequence[int]) -> str:
-    """Put the markers before the sentence's end mark; after it where that would fall into a table row or code."""
+    """Put the markers before the sentence's end mark, outside a quotation and inside a table's row."""
     markers = " " + "".join(f"[{number}]" for number in numbers)
     body = text.rstrip()
     rest = text[len(body) :]
     if body.endswith("|"):
         return f"{body[:-1].rstrip()}{markers} |{rest}"
-    end = re.search(r"[.!?:;。！？]+[\"'”’)*_]*$", body)
+    end = re.search(r"[.!?:;。！？]+[*_)]*$", body)
     return body[: end.start()] + markers + body[end.start() :] + rest if end else body + markers + rest
 
 
 # What a claim rests on
 
 _DECLINES = re.compile(
-    r"\b(?:not|n't|n’t|never|nothing|no|none)\b[^.!?\n]{0,60}\b(?:cover|mention|specif|stat|address|describ|defin|"
+    r"(?:\b(?:not|never|nothing|no|none)|n't|n’t)\b[^.!?\n]{0,60}\b(?:cover|mention|specif|stat|address|describ|defin|"
     r"contain|includ|say|said|find|found|provid|explain|document|answer|information|detail|guidance|rule|mention)\w*"
-    r"|\b(?:not|n't|n’t)\s+(?:in|part of|among)\s+(?:these|the|any)\b[^.!?\n]{0,30}\b(?:section|standard|codex|doc)",
+    r"|(?:\bnot|n't|n’t)\s+(?:in|part of|among)\s+(?:these|the|any)\b[^.!?\n]{0,30}\b(?:section|standard|codex|doc)",
     re.IGNORECASE,
 )
 _ABOUT_SECTIONS = re.compile(

@@ -1,0 +1,272 @@
+"""What a reply says is cited only where a section given bears it out, word for word where it quotes."""
+
+import pytest
+
+from bot.citations import FALSE_QUOTATION_MARK, NOT_FOUND_NOTE, UNSUPPORTED_MARK, check, cite
+from bot.ports import Findings, Hit
+from bot.sections import parse_document
+from bot.sentences import sentences
+
+DOCUMENT = """# Branches
+
+## Names
+
+Every branch is named `<type>/<ticket>`. Keep the whole name to 60 characters
+or fewer, because the preview address is cut off there.
+
+## Types
+
+| Type | Use it for |
+|---|---|
+| `feature/` | new behaviour that a customer will notice |
+| `hotfix/` | a fault in production that cannot wait |
+
+## Review
+
+- Two people approve every pull request.
+- A hotfix needs one approval, and a second look within 24 hours.
+
+> Reviews are a conversation, not an exam.
+
+## Empty
+"""
+SECTIONS = parse_document(DOCUMENT, "branches.md").sections[1:]
+FINDINGS = Findings(tuple(Hit(section, 1.0) for section in SECTIONS))
+NAMES, TYPES, REVIEW, EMPTY = 1, 2, 3, 4
+
+
+def url(section):
+    return f"https://example.org/{section.document}#{section.anchor}"
+
+
+def checked(text, **more):
+    return check(text, FINDINGS, url=url, **more)
+
+
+def numbers(result):
+    return [source.number for source in result.sources]
+
+
+def test_a_supported_claim_keeps_its_marker_and_gets_a_source():
+    result = checked("Every branch is named after its type and ticket [1].")
+    [source] = result.sources
+    assert result.text == "Every branch is named after its type and ticket [1]."
+    assert (source.number, source.document, source.heading, source.line) == (1, "branches.md", "Names", 3)
+    assert source.url == "https://example.org/branches.md#names"
+    assert source.quote == "Every branch is named `<type>/<ticket>`."
+    assert result.supported
+
+
+def test_the_quote_of_a_source_stands_verbatim_in_its_section():
+    result = checked("Keep a branch's name to 60 characters or fewer [1]. A hotfix is for a fault in production [2].")
+    by_number = {source.number: source.quote for source in result.sources}
+    assert by_number[NAMES].startswith("Keep the whole name to 60 characters\nor fewer")
+    assert by_number[TYPES] == "| `hotfix/` | a fault in production that cannot wait |"
+    for source in result.sources:
+        assert source.quote in DOCUMENT
+
+
+def test_a_marker_that_names_no_section_goes():
+    result = checked("Two people approve every pull request [3][7]. [12]")
+    assert result.text.rstrip() == "Two people approve every pull request [3]."
+    assert numbers(result) == [REVIEW]
+
+
+@pytest.mark.parametrize("marker", ["[3]", "[^3]", "[Source 3]", "【3】", "【3†source】", "[3, 9]", "[3-3]", "[ref 3]"])
+def test_markers_are_known_in_the_ways_that_models_write_them(marker):
+    result = checked(f"Two people approve every pull request {marker}.")
+    assert result.text == "Two people approve every pull request [3]."
+
+
+def test_a_marker_of_the_wrong_section_is_moved_to_the_right_one():
+    assert checked("Two people approve every pull request [1].").text == "Two people approve every pull request [3]."
+
+
+def test_a_claim_without_support_is_marked_and_cites_nothing():
+    result = checked("Two people approve every pull request [3]. Employees must take 25 days of leave [1].")
+    assert f"leave.{UNSUPPORTED_MARK}" in result.text
+    assert numbers(result) == [REVIEW]
+
+
+def test_a_number_that_the_section_does_not_give_takes_the_support_away():
+    result = checked("Every branch is named after its type [1]. A hotfix needs a second look within 48 hours [3].")
+    assert f"48 hours.{UNSUPPORTED_MARK}" in result.text
+    assert numbers(result) == [NAMES]
+
+
+def test_numbers_may_be_written_as_words_or_digits():
+    assert numbers(checked("2 people must approve every pull request [3].")) == [REVIEW]
+
+
+def test_an_answer_without_any_support_is_marked_rather_than_cited():
+    result = checked("You get 25 days of vacation every year [1]. Ask the office manager for the form [2].")
+    assert (result.sources, result.supported, result.notes) == ((), False, (NOT_FOUND_NOTE,))
+    assert "[1]" not in result.text
+
+
+def test_an_answer_that_cites_nothing_is_given_the_sources_that_bear_it_out():
+    result = checked("Two people approve every pull request.")
+    assert (result.text, numbers(result)) == ("Two people approve every pull request [3].", [REVIEW])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The sections do not say who pays for lunch [1].",
+        "The Codex doesn't mention vacation.",
+        "This is not covered by the standards. You could ask your lead.",
+        "I could not find anything about that in the sections given.",
+        "Nothing in these sections answers this.",
+        "There is no information about parking in the documents.",
+    ],
+)
+def test_a_model_that_says_it_is_not_there_is_believed(text):
+    result = checked(text)
+    assert result.declined
+    assert not result.supported
+    assert result.sources == ()
+    assert "[" not in result.text
+
+
+def test_a_partial_answer_is_no_refusal():
+    result = checked("The sections do not mention lunch. But two people approve every pull request [3].")
+    assert not result.declined
+    assert numbers(result) == [REVIEW]
+
+
+# Quotations
+
+
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        '"Two people approve every pull request"',
+        "“two people  approve every pull request.”",
+        "«Two people approve every pull request»",
+        '"Keep the whole name to 60 characters or fewer"',
+        '"Every branch is named <type>/<ticket>"',
+        '"…because the preview address is cut off there"',
+    ],
+)
+def test_a_quotation_that_stands_in_the_source_is_kept(quotation):
+    result = checked(f"It says {quotation} [2].")
+    assert quotation in result.text
+    assert result.quoted
+    assert numbers(result) in ([NAMES], [REVIEW])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Every branch must be named after a pet",
+        "Two people approve every branch",
+        "Two people approve … within 24 hours",
+        "Every branch is named <type>/<ticket>. Two people approve",
+    ],
+    ids=["invented", "altered", "stitched", "stitched over sections"],
+)
+def test_an_invented_or_stitched_quotation_loses_its_marks_and_is_marked(words):
+    result = checked(f"Every branch is named after its type [1]. It says “{words}” [1].")
+    assert f"{words}{FALSE_QUOTATION_MARK}" in result.text
+    assert "“" not in result.text
+    assert not result.quoted or numbers(result) == [NAMES]
+
+
+def test_a_quotation_from_another_section_is_attributed_to_it():
+    assert numbers(checked('It says "Two people approve every pull request" [1].')) == [REVIEW]
+
+
+def test_short_quoted_words_are_left_alone():
+    assert '"hotfix"' in checked('A "hotfix" is a fault in production that cannot wait [2].').text
+
+
+def test_a_block_quotation_is_checked_like_any_other():
+    assert "> Reviews are a conversation" in checked("> Reviews are a conversation, not an exam.\n\nSo be kind.").text
+    result = checked("> Pets are welcome in every office.\n\nTwo people approve every pull request [3].")
+    assert result.text.startswith("Pets are welcome in every office." + FALSE_QUOTATION_MARK)
+
+
+def test_what_commands_printed_and_people_pasted_may_be_quoted_and_told():
+    output = "error: the quick brown fox failed 12 times"
+    result = checked('It printed "the quick brown fox failed" and must be fixed 12 times.', also=[output])
+    assert '"the quick brown fox failed"' in result.text
+    assert UNSUPPORTED_MARK not in result.text
+
+
+# What is not prose
+
+
+def test_code_is_left_as_it_is():
+    code = '```python\nx = rows[1]  # "a very long quotation here"\n```'
+    result = checked(f"Two people approve every pull request [3].\n\n{code}\n\nUse `rows[1]` then.")
+    assert code in result.text
+    assert "`rows[1]`" in result.text
+
+
+def test_links_and_footnotes_are_no_markers():
+    text = "Two people approve every pull request [3], see [1](https://example.org)."
+    assert "[1](https://example.org)" in checked(text).text
+
+
+def test_lists_and_tables_keep_their_shape():
+    text = "- Two people approve every pull request [3]\n- `hotfix/` is for a fault in production [2]\n\n1. Done"
+    assert checked(text).text == text
+    table = "| Rule |\n|---|\n| Two people approve every pull request [3] |"
+    assert checked(table).text == table
+
+
+def test_talk_is_neither_marked_nor_cited():
+    text = "Two people approve every pull request [3].\n\nWould you like me to open one? I can do 3 at once."
+    assert checked(text).text == text
+
+
+def test_without_sections_only_the_markers_go():
+    result = check('Here you are [1]: "a long quotation of nothing".', Findings(), url=url)
+    assert result.text == 'Here you are: "a long quotation of nothing".'
+    assert (result.supported, result.notes) == (False, ())
+
+
+def test_a_section_without_text_is_shown_by_its_heading():
+    result = check('See "Branches > Empty" [4].', FINDINGS, url=url)
+    assert [(s.number, s.quote) for s in result.sources] in ([(EMPTY, "Empty")], [])
+
+
+def test_nothing_said_is_nothing_checked():
+    for text in ("", "\n", "Hello!"):
+        result = checked(text)
+        assert (result.text, result.sources, result.notes) == (text.strip("\n"), (), ())
+
+
+# Where the program cites
+
+
+def test_the_program_cites_what_the_sections_bear_out():
+    result = cite("Two people approve every pull request. The moon is made of cheese.", FINDINGS, url=url)
+    assert "Two people approve every pull request [3]." in result.text
+    assert numbers(result) == [REVIEW]
+
+
+def test_markers_of_a_model_that_is_not_trusted_to_cite_are_replaced():
+    assert cite("Two people approve every pull request [1].", FINDINGS, url=url).text.endswith("request [3].")
+
+
+def test_a_sentence_that_repeats_a_section_counts_as_quoted():
+    assert checked("A hotfix needs one approval and a second look within 24 hours [3].").quoted
+    assert not checked("A fault in production is what a hotfix is meant for [2].").quoted
+
+
+def test_a_long_section_supports_only_what_stands_together():
+    words = [f"Rule {n} is about subject{n} and thing{n}." for n in range(500)]
+    section = parse_document("# Long\n\n" + " ".join(words), "long.md").sections[0]
+    findings = Findings((Hit(section, 1.0),))
+    good = check("Subject7 and thing7 have a rule [1].", findings, url=url)
+    stitched = check("The subject7 must match thing300 and subject450 [1].", findings, url=url)
+    assert (good.supported, stitched.supported) == (True, False)
+
+
+def test_sentences_are_verbatim_and_leave_out_marks_of_blocks():
+    found = sentences(DOCUMENT)
+    assert all(sentence in DOCUMENT for sentence in found)
+    assert "Two people approve every pull request." in found
+    assert "|---|---|" not in found
+    assert "Reviews are a conversation, not an exam." in found
