@@ -74,6 +74,11 @@ class PrivateEngine:
             capture_output=True,
         )
 
+    def empty(self) -> None:
+        """Kill every container: dockerd would wait ten seconds for each at its own end."""
+        env = os.environ | {"DOCKER_HOST": self.address}
+        subprocess.run(["sh", "-c", "docker kill $(docker ps -q)"], env=env, check=False, capture_output=True)
+
     def kill(self) -> None:
         """End it as a crash does."""
         os.kill(self.pid, signal.SIGKILL)
@@ -90,6 +95,7 @@ class PrivateEngine:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGCONT)
+            self.empty()
             os.kill(self._process.pid, signal.SIGTERM)
         self._wait()
 

@@ -129,6 +129,11 @@ class Names:
     def pooled(self, token: str) -> str:
         return f"{self.prefix}-pool-{token}"
 
+    @property
+    def probes(self) -> str:
+        """How the names of doctor's containers begin; each is removed by its doctor."""
+        return f"{self.prefix}-probe-"
+
     def parse(self, name: str) -> tuple[str, int] | None:
         """Give (room hash, generation) of a room's container; None for a pooled or foreign one."""
         match = re.fullmatch(re.escape(self.prefix) + r"-([0-9a-f]{16})-g(\d+)", name.lstrip("/"))

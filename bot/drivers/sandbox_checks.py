@@ -144,7 +144,7 @@ async def limits_check(engine: Engine, spec: SandboxSpec, *, install_id: str) ->
 @asynccontextmanager
 async def _probe_container(engine: Engine, spec: SandboxSpec, install_id: str) -> AsyncIterator[tuple[Containers, str]]:
     containers = Containers(engine, spec, install_id=install_id)
-    container_id = await containers.create(f"{Names(install_id).prefix}-probe-{secrets.token_hex(4)}")
+    container_id = await containers.create(Names(install_id).probes + secrets.token_hex(4))
     try:
         yield containers, container_id
     finally:

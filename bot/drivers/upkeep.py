@@ -28,6 +28,7 @@ class Upkeep:
         self._rooms = rooms
         self._round = asyncio.Lock()
         self._unsaved: dict[RoomKey, int] = {}
+        self._seen_probes: set[str] = set()
 
     async def sweep(self, now: int) -> None:
         """Do what is due at `now` (UTC milliseconds): resets to finish, saving, stopping, removing, filling up."""
@@ -106,6 +107,7 @@ class Upkeep:
                 for container_id in self._rooms.standby.sort_out(found, spec_hash=current):
                     if container_id not in {row.container_id for row in await self._rooms.ledger.sandboxes()}:
                         await self._rooms.containers.remove(container_id)
+                await self._without_old_probes(found)
                 await self._without_stray_snapshots(by_hash)
             except SandboxUnavailable as error:
                 log.warning("Sandboxes were not reconciled: %s", error, extra={"action": "reconcile"})
@@ -151,6 +153,13 @@ class Upkeep:
                     await self._rooms.containers.remove(one.id)
             finally:
                 hold.release()
+
+    async def _without_old_probes(self, found: list[Found]) -> None:
+        """Remove what a killed doctor left: a probe that was there an hour ago as well."""
+        probes = {one.id for one in found if one.name.lstrip("/").startswith(self._rooms.names.probes)}
+        for container_id in probes & self._seen_probes:
+            await self._rooms.containers.remove(container_id)
+        self._seen_probes = probes
 
     async def _without_stray_snapshots(self, rooms: dict[str, RoomKey]) -> None:
         for digest, generation in self._rooms.snapshots.all():

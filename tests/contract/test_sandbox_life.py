@@ -290,6 +290,7 @@ async def test_an_engine_that_is_away_is_told_at_once(tmp_path: Path) -> None:
         await sandbox.interrupt(room())
 
 
+@pytest.mark.slow
 async def test_fifty_rooms_at_once_all_get_their_own_answer(place: Bench) -> None:
     async with closing(place.sandbox(timeout_s=30)) as sandbox:
         rooms = [room(f"r{n}") for n in range(50)]
@@ -297,6 +298,15 @@ async def test_fifty_rooms_at_once_all_get_their_own_answer(place: Bench) -> Non
             *(run(sandbox, f"echo {n} > f; cat f", where=one) for n, one in enumerate(rooms))
         )
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
+
+
+async def test_more_rooms_than_may_run_at_once_all_get_their_own_answer(place: Bench) -> None:
+    async with closing(place.sandbox(timeout_s=30, rooms_at_once=2)) as sandbox:
+        rooms = [room(f"r{n}") for n in range(6)]
+        results = await asyncio.gather(
+            *(run(sandbox, f"echo {n} > f; cat f", where=one) for n, one in enumerate(rooms))
+        )
+    assert [result.stdout for result in results] == [f"{n}\n" for n in range(6)]
 
 
 async def test_a_file_that_does_not_fit_is_refused_in_words(sandbox: DockerSandbox) -> None:
