@@ -5,8 +5,10 @@ https://docs.slack.dev/authentication/verifying-requests-from-slack
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
@@ -33,11 +35,10 @@ def events_handler(app: AsyncApp, signing_secret: str) -> Handler:
             return web.Response(status=401)
         if not verifier.is_valid(body, timestamp, signature):
             return web.Response(status=401)
-        try:
-            text = body.decode("utf-8")
-            said = await app.async_dispatch(AsyncBoltRequest(body=text, headers=dict(request.headers), mode="http"))
-        except (UnicodeDecodeError, ValueError):
+        text = body.decode("utf-8", "replace")
+        if not _is_payload(text, request.content_type):
             return web.Response(status=400)
+        said = await app.async_dispatch(AsyncBoltRequest(body=text, headers=dict(request.headers), mode="http"))
         response = web.Response(status=said.status, text=said.body)
         for name, values in said.headers.items():
             if name.lower() == "content-type":
@@ -45,6 +46,19 @@ def events_handler(app: AsyncApp, signing_secret: str) -> Handler:
         return response
 
     return handle
+
+
+def _is_payload(text: str, content_type: str) -> bool:
+    """Tell whether Bolt can read it: a JSON object, or a form whose `payload`, if it has one, is such."""
+    if content_type != "application/json":
+        fields = dict(parse_qsl(text, keep_blank_values=True))
+        if "payload" not in fields:
+            return True
+        text = fields["payload"]
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 async def _body(request: web.Request) -> bytes | None:
