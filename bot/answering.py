@@ -227,7 +227,7 @@ class Answering:
             history=tuple(history),
             thread=tuple(replace(quoted, text=self._redact(quoted.text)) for quoted in around.thread),
             files=scene.files(),
-            commands="ask" if self._policy.commands_wait else self._policy.commands,
+            commands=self._policy.commands_for(scene.author),
         )
 
     def _hear_reply(self, scene: Scene, step: Step, *, is_shown: bool) -> None:

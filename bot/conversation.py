@@ -64,12 +64,16 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A person, known by `id`; the name is for reading only, never for deciding. `groups` are role or group ids."""
+    """A person, known by `id`; the name is for reading only, never for deciding. `groups` are role or group ids.
+
+    `may_run` is False where the place itself rules commands out: a server that Duet is not a member of.
+    """
 
     id: str
     name: str
     standing: Standing = Standing.UNKNOWN
     groups: tuple[str, ...] = ()
+    may_run: bool = True
 
 
 class TurnKind(StrEnum):

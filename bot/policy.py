@@ -38,6 +38,12 @@ class Policy:
     def commands_wait(self) -> bool:
         return self.commands == "ask" or (self.commands == "auto" and bool(self.loosened))
 
+    def commands_for(self, author: Author) -> Literal["auto", "ask", "off"]:
+        """Give what becomes of commands in a turn of this author."""
+        if not author.may_run:
+            return "off"
+        return "ask" if self.commands_wait else self.commands
+
 
 _WHO = {
     Standing.GUEST: "guests of this workspace",
@@ -54,6 +60,8 @@ def refusal(action: Action, author: Author, policy: Policy) -> str | None:
         allowed_guest = author.standing is Standing.GUEST and policy.guests and action in (Action.ASK, Action.STOP)
         if not allowed_guest:
             return f"Duet does not answer {_WHO[author.standing]}."
+    if action in (Action.RUN, Action.APPROVE) and not author.may_run:
+        return "Commands run only where Duet is a member."
     if action is Action.RUN and policy.commands == "off":
         return "Commands are switched off here (DUET_COMMANDS=off)."
     if author.standing is Standing.LOCAL:

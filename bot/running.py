@@ -50,7 +50,8 @@ class Running:
     async def carry_out(self, scene: Scene, commands: Sequence[PlannedCommand]) -> Ticket | None:
         """Run a step's commands in order; stop at the first that waits for a person and give its ticket."""
         for command in commands:
-            if command.state in (CommandState.PLANNED, CommandState.WAITING) and self._policy.commands_wait:
+            is_open = command.state in (CommandState.PLANNED, CommandState.WAITING)
+            if is_open and self._policy.commands_wait and scene.author.may_run:
                 return await self._ticket(scene, command)
             result = command.result if command.is_over else await self._allowed(scene, command)
             is_shown_before = command.is_over and scene.turn.turn.verdict is Verdict.APPROVE
@@ -99,7 +100,7 @@ class Running:
         return Ticket(ticket, command.code, expires_at=expires_at)
 
     async def _allowed(self, scene: Scene, command: PlannedCommand) -> CommandResult:
-        if self._policy.commands == "off":
+        if self._policy.commands == "off" or not scene.author.may_run:
             result = CommandResult(command.code, Ended.NOT_STARTED, note="commands are switched off here")
             await self._store.end_command(command, result, state=CommandState.REFUSED)
             return result

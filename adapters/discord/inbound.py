@@ -151,8 +151,7 @@ def to_interaction_turn(
     at = _milliseconds(interaction.created_at)
     is_member = is_present(interaction)
     author = author_of(interaction.user, is_ours=is_member and interaction.guild_id is not None)
-    if kind is TurnKind.RUN and not is_member:
-        author = replace(author, standing=Standing.OUTSIDER)
+    author = replace(author, may_run=is_member)
     return Turn(
         id=str(interaction.id),
         session=session,

@@ -37,7 +37,7 @@ def dumped(value: Any) -> str:
 
 def author_of(text: str) -> Author:
     raw = json.loads(text)
-    return Author(raw["id"], raw["name"], Standing(raw["standing"]), tuple(raw["groups"]))
+    return Author(raw["id"], raw["name"], Standing(raw["standing"]), tuple(raw["groups"]), raw.get("may_run", True))
 
 
 def result_of(raw: Mapping[str, Any]) -> CommandResult:
