@@ -1,6 +1,10 @@
 """What a reply says is cited only where a section given bears it out, word for word where it quotes."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.citations import FALSE_QUOTATION_MARK, NOT_FOUND_NOTE, UNSUPPORTED_MARK, check, cite
 from bot.ports import Findings, Hit
@@ -270,3 +274,46 @@ def test_sentences_are_verbatim_and_leave_out_marks_of_blocks():
     assert "Two people approve every pull request." in found
     assert "|---|---|" not in found
     assert "Reviews are a conversation, not an exam." in found
+
+
+_PIECES = st.lists(
+    st.sampled_from(
+        [
+            "Two people approve",
+            " every pull request",
+            ".",
+            " [1]",
+            "[3]",
+            "[99]",
+            "\n",
+            "\n\n",
+            '"',
+            "“",
+            "”",
+            "`",
+            "```",
+            "> ",
+            "- ",
+            "a hotfix needs one approval",
+            " 25 days",
+            "|",
+            "[1]: x",
+            "[^2]",
+            "【3】",
+            "not in the sections",
+            "?",
+            " must ",
+        ]
+    ),
+    max_size=30,
+)
+
+
+@given(_PIECES)
+def test_whatever_a_model_writes_every_marker_has_a_source_and_every_quote_its_place(pieces):
+    for result in (checked("".join(pieces)), cite("".join(pieces), FINDINGS, url=url)):
+        prose = re.sub(r"```.*?(```|\Z)|`[^`\n]*`|^\[\d+\]:.*$", "", result.text, flags=re.DOTALL | re.MULTILINE)
+        if prose.count("`") == 0:
+            assert {int(n) for n in re.findall(r"\[(\d+)\]", prose)} <= set(numbers(result))
+        assert all(source.quote in DOCUMENT for source in result.sources)
+        assert bool(result.sources) <= result.supported
