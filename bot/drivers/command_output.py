@@ -48,6 +48,7 @@ class LiveOutput:
         with self._lock:
             if self._left <= 0:
                 return  # enough was shown: a flood must not fill memory on its way to the loop
+            data = data[: self._left]
             self._left -= len(data)
             self._waiting.append((stream, data))
             if self._scheduled:

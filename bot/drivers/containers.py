@@ -15,7 +15,8 @@ from bot.errors import SandboxUnavailable
 if TYPE_CHECKING:
     from docker import APIClient
 
-SHELL = "/bin/bash"
+# Ours, not the commands': dash starts in a third of the time that bash takes.
+SHELL = "/bin/sh"
 REAP_TRIES = 3
 REAP_LIMIT_S = 2.0
 
