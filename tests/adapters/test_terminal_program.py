@@ -220,6 +220,18 @@ def test_setup_slack_prints_the_link_and_writes_tokens_that_fit(duet: Program) -
     assert shown["origin"] == ".env"
 
 
+def test_setup_discord_prints_the_invite_link_once_the_token_is_known(duet: Program) -> None:
+    token = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"  # the one in Discord's documentation
+    assert "client_id=" not in duet("setup", "discord").out
+    wrong = duet("setup", "discord", stdin="DISCORD_TOKEN=nonsense\n")
+    assert (wrong.code, (duet.folder / ".env").exists()) == (2, False)
+    ran = duet("setup", "discord", stdin=f"DISCORD_TOKEN={token}\n")
+    assert ran.code == 0
+    assert "client_id=198622483471925248" in ran.out
+    assert token not in ran.out + ran.err
+    assert (duet.folder / ".env").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_that_calls_us_back(duet: Program, shell: str) -> None:
     assert "_DUET_COMPLETE" in duet("completion", shell).out
