@@ -49,6 +49,7 @@ LoadModel = Callable[[], VectorModel | None]
 
 LEAST_COVERAGE = 0.9  # of the chunks must have vectors before search goes by meaning
 EMBEDDED_AT_ONCE = 32
+TOKENS_UP_TO_CHUNKS = 20_000  # token vectors take 55 KB a section: 1 GB here
 RELOAD_PAUSE_S = 5.0  # while vectors are being made
 
 
@@ -91,6 +92,7 @@ class Codex:
         self._vectors: Vectors | None = None
         self._vectors_state = (-1, -1)
         self._vectors_at = 0.0
+        self._chunks = 0
         self._speller: Speller | None = None
         self._speller_state = -1
         self._embedder = ThreadPoolExecutor(1, thread_name_prefix="codex-embed")
@@ -355,6 +357,7 @@ class Codex:
 
     async def _embed_all(self) -> None:
         whole = await self._mended(self._writer, lambda: self._index.count_unembedded())
+        self._chunks = await self._mended(self._writer, lambda: self._index.chunk_count())
         done = 0
         while batch := await self._mended(self._writer, lambda: self._index.unembedded(limit=EMBEDDED_AT_ONCE)):
             rows = await self._run(self._embedder, partial(self._embed, batch))
@@ -366,9 +369,10 @@ class Codex:
     def _embed(self, batch: Sequence[tuple[bytes, str, bool]]) -> list[tuple[bytes, bytes, bytes, bytes]]:
         assert self._model is not None
         made = self._model.passages([text for _, text, _ in batch])
+        is_large = self._chunks > TOKENS_UP_TO_CHUNKS
         return [
             # A name is compared as a whole only: its tokens would double the index.
-            (digest, one.vector, b"" if is_name else one.tokens, b"" if is_name else one.token_ids)
+            (digest, one.vector, b"" if is_name or is_large else one.tokens, b"" if is_name else one.token_ids)
             for (digest, _, is_name), one in zip(batch, made, strict=True)
         ]
 

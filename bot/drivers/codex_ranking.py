@@ -142,7 +142,7 @@ def search_by_meaning(
     ranked: list[tuple[int, Scored, float]] = []
     for row in order:
         chunk = int(vectors.chunks[row])
-        token = tokens.get(chunk, 0.0)
+        token = tokens.get(chunk, float(scores["text"][row]))  # a large Codex keeps no token vectors
         score = (1 - TOKEN_SHARE) * float(first[row]) + TOKEN_SHARE * token
         components = {name: float(values[row]) for name, values in scores.items()} | {"tokens": token}
         sure = (components["text"] + token) / 2
