@@ -74,6 +74,7 @@ class Embedder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting must not take the processor
         options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for ever
         session = onnxruntime.InferenceSession(str(float_model(model)), options, providers=["CPUExecutionProvider"])
         words = Tokenizer.from_file(str(tokenizer))
@@ -213,6 +214,8 @@ def load_embedder(located: Callable[[], dict[str, Path] | None], *, threads: int
     """
     import importlib.util
 
+    # Small products by many spinning threads take ten times as long on a busy machine. Heeded before numpy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if any(importlib.util.find_spec(part) is None for part in PARTS):
         return None
     files = located()
