@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60.0  # a start may queue behind many on a busy machine; an engine that hangs is noticed by the watch
+TESTED_API_VERSION = "1.41"
 WATCH_EVERY_S = 1.0
 PING_TIMEOUT_S = 3.0  # with WATCH_EVERY_S it keeps the promise that a hung engine is noticed within 5 s
 CLOSED_FOR_S = (0.25, 0.5, 1.0, 2.0)  # how long calls fail at once after the first, second … fault in a row
@@ -234,10 +236,10 @@ class Engine:
             client.close()
 
     def _made(self, timeout_s: float) -> APIClient:
-        from docker import APIClient
+        from docker.constants import MINIMUM_DOCKER_API_VERSION
         from docker.tls import TLSConfig
 
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"base_url": self._url(), "timeout": timeout_s, "max_pool_size": 2}
         if self._address.tls_verify or self._address.certificates:
             folder = Path(self._address.certificates or Path.home() / ".docker")
             options["tls"] = TLSConfig(
@@ -245,10 +247,10 @@ class Engine:
                 ca_cert=str(folder / "ca.pem"),
                 verify=self._address.tls_verify,
             )
-        version = self._version or "auto"
-        client = APIClient(base_url=self._url(), version=version, timeout=timeout_s, max_pool_size=2, **options)  # type: ignore[arg-type]
-        self._version = client.api_version
-        return client
+        if self._version is None:
+            with contextlib.closing(_client(MINIMUM_DOCKER_API_VERSION, options)) as asking:
+                self._version = _spoken(asking.version(api_version=False))
+        return _client(self._version, options)
 
     def _url(self) -> str:
         """Give the address for docker-py; an ssh one is bridged to a local socket by the ssh program."""
@@ -263,6 +265,26 @@ class Engine:
         """Ping on a fresh connection: one that hangs must not be kept."""
         _client.timeout = PING_TIMEOUT_S  # type: ignore[assignment]
         _client.ping()
+
+
+def _client(version: str, options: dict[str, Any]) -> APIClient:
+    """Make a client without asking the engine anything yet."""
+    from docker import APIClient
+
+    client = APIClient(version=version, **options)
+    # The engine is not reached through the web's proxy, nor checked against the web's authorities.
+    client.trust_env = False
+    return client
+
+
+def _spoken(seen: dict[str, Any]) -> str:
+    """Give the API version to speak: what was tested, or the nearest that the engine speaks."""
+
+    def number(version: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in version.split("."))
+
+    newest, oldest = str(seen["ApiVersion"]), str(seen.get("MinAPIVersion") or seen["ApiVersion"])
+    return min(newest, max(oldest, TESTED_API_VERSION, key=number), key=number)
 
 
 def _knock(url: str) -> None:
