@@ -61,7 +61,7 @@ class Page:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/", self.show),
-            web.get("/static/{name}", self.static),
+            web.get("/static/{name:[^/]+}", self.static),
             web.get("/login", self.login_form),
             web.post("/login", self.login),
             web.post("/logout", self.logout),

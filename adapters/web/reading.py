@@ -56,7 +56,7 @@ def routes(desk: Desk) -> list[web.RouteDef]:
         )
 
     return [
-        web.get("/v1/sessions/{id}", session),
+        web.get("/v1/sessions/{id:[^/]+}", session),
         web.get("/v1/codex/documents", codex),
         web.get("/v1/codex/sections", sections),
         web.get("/v1/codex/section", section),

@@ -40,9 +40,9 @@ def routes(desk: Desk) -> list[web.RouteDef]:
         return web.json_response(body | {"errors": errors} if errors else body, status=207 if errors else 200)
 
     return [
-        web.post("/api/rooms/{id}/message", message),
-        web.post("/api/rooms/{id}/sandbox/exec", execute),
-        web.delete("/api/rooms/{id}", clean_up),
+        web.post("/api/rooms/{id:[^/]+}/message", message),
+        web.post("/api/rooms/{id:[^/]+}/sandbox/exec", execute),
+        web.delete("/api/rooms/{id:[^/]+}", clean_up),
     ]
 
 

@@ -73,11 +73,11 @@ def routes(desk: Desk) -> list[web.RouteDef]:
 
     return [
         web.post("/v1/turns", ask),
-        web.get("/v1/turns/{turnId}", show),
-        web.delete("/v1/turns/{turnId}", stop),
-        web.get("/v1/turns/{turnId}/events", follow),
-        web.post("/v1/turns/{turnId}/retry", retry),
-        web.post("/v1/tickets/{id}", decide),
+        web.get("/v1/turns/{turnId:[^/]+}", show),
+        web.post("/v1/turns/{turnId:[^/]+}/stop", stop),
+        web.get("/v1/turns/{turnId:[^/]+}/events", follow),
+        web.post("/v1/turns/{turnId:[^/]+}/retry", retry),
+        web.post("/v1/tickets/{id:[^/]+}", decide),
     ]
 
 

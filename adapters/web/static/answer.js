@@ -67,7 +67,7 @@ export class TurnView {
 
   #commandStarted(command) {
     this.wait.hidden = true;
-    this.running = { output: el("pre", { tabIndex: 0, "aria-label": "Output so far" }), command };
+    this.running = { output: el("pre", { tabIndex: 0, role: "group", "aria-label": "Output so far" }), command };
     this.live.append(
       el(
         "figure",
@@ -184,7 +184,7 @@ export function commandCard(result) {
 
 function stream(text, name) {
   if (!text) return null;
-  return el("pre", { tabIndex: 0, className: name, "aria-label": name || "Output" }, text);
+  return el("pre", { tabIndex: 0, role: "group", className: name, "aria-label": name || "Output" }, text);
 }
 
 function collapse(card, body, lines) {
@@ -215,7 +215,9 @@ function linked(block, sources, turnId) {
   for (const text of texts) {
     const pieces = text.data.split(/\[(\d{1,2})\]/);
     if (pieces.length < 3) continue;
-    text.replaceWith(...pieces.map((piece, n) => (n % 2 === 0 ? piece : marker(piece, known, turnId))));
+    // A marker never begins a line: the space before it does not break.
+    const words = (piece, n) => (n + 1 < pieces.length ? piece.replace(/ $/, "\u00a0") : piece);
+    text.replaceWith(...pieces.map((piece, n) => (n % 2 === 0 ? words(piece, n) : marker(piece, known, turnId))));
   }
   return block;
 }
@@ -233,9 +235,9 @@ function marker(number, known, turnId) {
 
 function sourcesPanel(sources, turnId) {
   return el(
-    "section",
-    { className: "sources", "aria-label": "Sources" },
-    el("h3", {}, sources.length === 1 ? "Source" : "Sources"),
+    "div",
+    { className: "sources" },
+    el("h2", {}, sources.length === 1 ? "Source" : "Sources"),
     el("ol", {}, sources.map((source) => el("li", {}, sourceItem(source, turnId)))),
   );
 }
@@ -267,10 +269,10 @@ async function openSection(place, source) {
   place.replaceChildren(el("p", { className: "working" }, "Opening the section"));
   try {
     const section = await getJson("/v1/codex/section", { id: source.sectionId });
-    const text = serverHtml(section.html);
+    const text = serverHtml(section.html, { level: 4 });
     markQuote(text, source.quote);
     const away = source.url ? el("p", {}, el("a", { href: source.url, target: "_blank", rel: "noopener noreferrer" }, "Open the document")) : null;
-    place.replaceChildren(el("h4", {}, section.heading), text, ...[away].filter(Boolean));
+    place.replaceChildren(el("h3", {}, section.heading), text, ...[away].filter(Boolean));
   } catch (error) {
     place.replaceChildren(el("p", { className: "fault" }, error.message));
   }

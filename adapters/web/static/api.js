@@ -16,10 +16,6 @@ export async function postJson(path, query = {}, body = undefined) {
   return (await send("POST", withQuery(path, query), body)).json();
 }
 
-export async function deleteJson(path, query = {}) {
-  return (await send("DELETE", withQuery(path, query))).json();
-}
-
 /** Ask, and give the turn's events as they come. Sending the same turn id again asks nothing twice. */
 export async function* ask(turn, signal) {
   yield* events(await send("POST", "/v1/turns", turn, signal));

@@ -25,18 +25,32 @@ export function icon(name) {
   return svg;
 }
 
-/** Give a block of HTML that came sanitised from the server, its code blocks and tables made usable. */
-export function serverHtml(html, className) {
-  const block = el("div", { className: `prose ${className ?? ""}` });
+/**
+ * Give a block of HTML that came sanitised from the server, its code blocks and tables made usable.
+ * Its headings begin at `level` and leave none out, whatever the text had.
+ */
+export function serverHtml(html, { level = 2 } = {}) {
+  const block = el("div", { className: "prose" });
   block.innerHTML = policy ? policy.createHTML(html) : html;
+  orderHeadings(block, level);
   for (const link of block.querySelectorAll("a[href^='http']")) link.target = "_blank";
   for (const pre of block.querySelectorAll("pre")) frameCode(pre);
   for (const table of block.querySelectorAll("table")) {
-    const scroll = el("div", { className: "table-scroll", tabIndex: 0, role: "region", "aria-label": "Table" });
+    const scroll = el("div", { className: "table-scroll", tabIndex: 0, role: "group", "aria-label": "Table" });
     table.replaceWith(scroll);
     scroll.append(table);
   }
   return block;
+}
+
+function orderHeadings(block, first) {
+  const open = [];
+  for (const heading of block.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    const rank = Number(heading.tagName[1]);
+    while (open.length && open.at(-1) >= rank) open.pop();
+    open.push(rank);
+    heading.replaceWith(el(`h${Math.min(6, first + open.length - 1)}`, {}, [...heading.childNodes]));
+  }
 }
 
 function frameCode(pre) {

@@ -188,7 +188,7 @@ async function stopLatest() {
   const view = runningViews().at(-1);
   if (!view) return;
   try {
-    await api.deleteJson(`/v1/turns/${encodeURIComponent(view.turnId)}`, { sessionId });
+    await api.postJson(`/v1/turns/${encodeURIComponent(view.turnId)}/stop`, { sessionId });
   } catch (error) {
     announce(error.message);
   }
@@ -276,16 +276,20 @@ function nextTheme() {
 function openSidebar() {
   document.body.classList.add("has-sidebar");
   $("open-sidebar").setAttribute("aria-expanded", "true");
-  $("conversation").inert = true;
   $("close-sidebar").focus();
 }
 
-function closeSidebar() {
+function closeSidebar({ focus = true } = {}) {
   if (!document.body.classList.contains("has-sidebar")) return;
   document.body.classList.remove("has-sidebar");
   $("open-sidebar").setAttribute("aria-expanded", "false");
-  $("conversation").inert = false;
-  $("open-sidebar").focus();
+  if (focus) $("open-sidebar").focus();
+}
+
+/** The drawer is no dialog: it goes when the focus or a tap goes elsewhere. */
+function leaveSidebar(event) {
+  const to = event.relatedTarget ?? event.target;
+  if (to instanceof Element && !$("sidebar").contains(to) && !to.closest("#open-sidebar")) closeSidebar({ focus: false });
 }
 
 // ── Keys and buttons ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -348,8 +352,10 @@ $("open-codex").addEventListener("click", ({ currentTarget }) => {
 $("close-panel").addEventListener("click", () => sidePanel.close());
 $("theme").addEventListener("click", nextTheme);
 $("open-sidebar").addEventListener("click", openSidebar);
-$("close-sidebar").addEventListener("click", closeSidebar);
-narrow.addEventListener("change", closeSidebar);
+$("close-sidebar").addEventListener("click", () => closeSidebar());
+$("sidebar").addEventListener("focusout", (event) => event.relatedTarget && leaveSidebar(event));
+$("conversation").addEventListener("pointerdown", leaveSidebar);
+narrow.addEventListener("change", () => closeSidebar({ focus: false }));
 
 $("starters").append(...STARTERS.map((text) => el("button", { type: "button", className: "starter", onclick: () => send(text) }, text)));
 drawTheme();

@@ -87,7 +87,7 @@ function callCard(call, number) {
     call.error ? el("p", { className: "fault" }, call.error) : null,
     foldable(`Sent: ${counted(call.messages.length, "message")}`, call.messages.map(sentMessage)),
     foldable(`Found: ${counted(call.retrieved.length, "section")}, confidence ${Number(call.confidence).toFixed(2)} (${call.band})`, foundTable(call.retrieved)),
-    foldable("Reply", el("pre", { tabIndex: 0, "aria-label": "Reply" }, call.response), true),
+    foldable("Reply", el("pre", { tabIndex: 0, role: "group", "aria-label": "Reply" }, call.response), true),
   );
 }
 
@@ -104,7 +104,7 @@ function sentMessage(message) {
     "div",
     { className: "sent" },
     el("div", { className: "sent-head" }, el("span", { className: "role" }, message.role), copyButton(() => message.content, `Copy the ${message.role} message`)),
-    el("pre", { tabIndex: 0, "aria-label": `${message.role} message` }, message.content),
+    el("pre", { tabIndex: 0, role: "group", "aria-label": `${message.role} message` }, message.content),
   );
 }
 
@@ -198,7 +198,7 @@ async function openSection(line, opener) {
   try {
     const section = await getJson("/v1/codex/section", { id: line.id });
     const where = el("p", { className: "meta" }, `${section.document} · lines ${section.line}–${section.endLine}`);
-    sidePanel.show(section.heading.split(" > ").at(-1), [where, serverHtml(section.html)], goBack);
+    sidePanel.show(section.heading.split(" > ").at(-1), [where, serverHtml(section.html, { level: 3 })], goBack);
     title.focus({ preventScroll: true });
   } catch (error) {
     sidePanel.show("Codex", el("p", { className: "fault" }, error.message), goBack);

@@ -91,7 +91,7 @@ STATE_CHANGING = [
     ("POST", "/api/rooms/r1/sandbox/exec"),
     ("DELETE", "/api/rooms/r1"),
     ("POST", "/v1/turns"),
-    ("DELETE", "/v1/turns/t?sessionId=s1"),
+    ("POST", "/v1/turns/t/stop?sessionId=s1"),
     ("POST", "/v1/turns/t/retry?sessionId=s1"),
     ("POST", "/v1/tickets/t"),
     ("POST", "/v1/chat/completions"),

@@ -77,7 +77,7 @@ async def test_a_turn_can_be_asked_after(api: Api) -> None:
 async def test_a_turn_never_heard_is_404(api: Api) -> None:
     for method, path in (
         ("GET", "/v1/turns/none"),
-        ("DELETE", "/v1/turns/none"),
+        ("POST", "/v1/turns/none/stop"),
         ("GET", "/v1/turns/none/events"),
         ("POST", "/v1/turns/none/retry"),
     ):
@@ -88,11 +88,11 @@ async def test_a_turn_is_stopped_in_the_middle(api: Api, duet: FakeDuet) -> None
     asking = asyncio.create_task(api.post("/v1/turns", ASKED | {"message": "slow"}))
     while not duet.heard:
         await asyncio.sleep(0.01)
-    stopped = await api.delete("/v1/turns/t-1?sessionId=s1")
+    stopped = await api.post("/v1/turns/t-1/stop?sessionId=s1")
     assert stopped.json == {"turnId": "t-1", "stopping": True}
     answer = (await asking).events[-1][1]["answer"]
     assert (answer["outcome"], answer["notes"]) == ("cancelled", ["Stopped by Local user."])
-    assert (await api.delete("/v1/turns/t-1?sessionId=s1")).json["stopping"] is False
+    assert (await api.post("/v1/turns/t-1/stop?sessionId=s1")).json["stopping"] is False
 
 
 async def test_a_failed_turn_is_tried_again(api: Api, duet: FakeDuet) -> None:
