@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
+from bot.conversation import TurnKind
 from bot.errors import Superseded, attempt
 from bot.ports import Store
 from bot.records import OpenTurn
@@ -72,13 +73,13 @@ class Lanes:
             await asyncio.wait(self._wrappers)
 
     async def _take(self) -> None:
-        while (turn := await self._store.begin(self._platforms(), beside=True)) is not None:
-            self._start(turn, self._beside)
-        while len(self._running) < self._turns_at_once:
-            turn = await self._store.begin(self._platforms())
+        while True:
+            is_full = len(self._running) >= self._turns_at_once
+            turn = await self._store.begin(self._platforms(), only_beside=is_full)
             if turn is None:
                 return
-            self._start(turn, self._work)
+            is_beside = turn.turn.kind in (TurnKind.RESET, TurnKind.STOP)
+            self._start(turn, self._beside if is_beside else self._work)
 
     def _start(self, turn: OpenTurn, work: Callable[[OpenTurn], Awaitable[None]]) -> None:
         self._running[turn.seq] = asyncio.create_task(_as_task(work(turn)), name=f"turn {turn}")

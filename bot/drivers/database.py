@@ -88,10 +88,13 @@ class Database:
     def path(self) -> Path | None:
         return self.home / "duet.db" if self.home else None
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in one immediate transaction and commit; what it raises rolls back. Raises: StoreUnavailable."""
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, is_news: bool = True) -> T:
+        """Run `work` in one immediate transaction and commit; what it raises rolls back. Raises: StoreUnavailable.
+
+        `is_news=False` wakes nobody here: for what only the turn itself goes on from.
+        """
         result, has_changed = await self._in_thread(lambda: self._write(work))
-        if has_changed:
+        if has_changed and is_news:
             self._announce()
         return result
 

@@ -62,11 +62,11 @@ class OutboxRows:
             _insert(c, turn, part, "draft", self._db.owner, self._now())
             return Part(part.key, turn.turn.id, turn.turn.session, 0, turn.turn.reply_to, part.body)
 
-        return await self._db.write(work)
+        return await self._db.write(work, is_news=False)
 
     async def note_ref(self, key: str, ref: str) -> None:
         """Write down the platform's id of a message as soon as it is known."""
-        await self._db.write(lambda c: c.execute("UPDATE outbox SET ref = ? WHERE key = ?", (ref, key)))
+        await self._db.write(lambda c: c.execute("UPDATE outbox SET ref = ? WHERE key = ?", (ref, key)), is_news=False)
 
     async def draft_of(self, turn: OpenTurn) -> Part | None:
         """Give the draft that stands for a turn, if any."""

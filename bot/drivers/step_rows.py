@@ -58,7 +58,7 @@ class StepRows:
         )
         sql = f"""INSERT OR REPLACE INTO calls(turn, step, state, model, request_json, findings_json, at)
                   SELECT :asking, :step, 'sent', :model, :request, :findings, :at WHERE {FENCE}"""
-        await self._db.write(lambda c: _must_change(c.execute(sql, values), turn))
+        await self._db.write(lambda c: _must_change(c.execute(sql, values), turn), is_news=False)
 
     async def complete_call(
         self, turn: OpenTurn, step: int, *, reply: str, finished: Finished, first_piece_ms: int | None, total_ms: int,
@@ -89,13 +89,13 @@ class StepRows:
             for ordinal, code in enumerate(commands):
                 self._plan(c, turn, step, ordinal, code)
 
-        await self._db.write(work)
+        await self._db.write(work, is_news=False)
 
     async def fail_call(self, turn: OpenTurn, step: int, *, error: str, reply: str, total_ms: int) -> None:
         """Write how a call failed or was cut off; this ends something, so no generation is asked."""
         sql = """UPDATE calls SET state = 'failed', error = ?, reply = ?, total_ms = ?
                  WHERE turn = ? AND step = ? AND state = 'sent'"""
-        await self._db.write(lambda c: c.execute(sql, (error, reply, total_ms, turn.asking.seq, step)))
+        await self._db.write(lambda c: c.execute(sql, (error, reply, total_ms, turn.asking.seq, step)), is_news=False)
 
     async def plan_run(self, turn: OpenTurn, code: str) -> None:
         """Plan a person's own command as step 0: no call, one command. Raises: Superseded."""
@@ -105,7 +105,7 @@ class StepRows:
                 raise Superseded(str(turn))
             self._plan(c, turn, 0, 0, code)
 
-        await self._db.write(work)
+        await self._db.write(work, is_news=False)
 
     def _plan(self, c: sqlite3.Connection, turn: OpenTurn, step: int, ordinal: int, code: str) -> None:
         c.execute(
@@ -179,7 +179,7 @@ class StepRows:
                 (ticket, command.id, turn.seq, expires_at),
             )
 
-        await self._db.write(work)
+        await self._db.write(work, is_news=False)
 
     async def decide(self, turn: OpenTurn, ticket: str, verdict: Verdict, *, by: str) -> Decision:
         """Decide a ticket by compare-and-set; deciding again with the same press gives the same."""

@@ -99,34 +99,37 @@ class TurnRows:
 
         await self._db.write(work)
 
-    async def begin(self, platforms: Collection[str], *, beside: bool = False) -> OpenTurn | None:
-        """Take the head of a lane that nobody alive holds; None when there is none.
+    async def begin(self, platforms: Collection[str], *, only_beside: bool = False) -> OpenTurn | None:
+        """Take the next turn that nobody alive holds; None when there is none.
 
-        `beside` takes resets and stops instead, which wait for no lane. A turn of this process's own front is taken
-        whatever its platform.
+        Resets and stops come first, since they wait for no lane; then the heads of the lanes, unless `only_beside`. A
+        turn of this process's own front is taken whatever its platform.
         """
-        if await self._db.read(lambda c: self._takeable(c, platforms, beside=beside)) is None:
+        if not await self._db.read(lambda c: self._takeable(c, platforms, only_beside=only_beside)):
             return None  # the usual case costs no transaction
-        return await self._db.write(lambda c: self._begin(c, platforms, beside=beside))
+        return await self._db.write(lambda c: self._begin(c, platforms, only_beside=only_beside), is_news=False)
 
-    def _takeable(self, c: sqlite3.Connection, platforms: Collection[str], *, beside: bool) -> int | None:
+    def _takeable(self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool) -> int | None:
         marks = ", ".join("?" * len(platforms))
-        kinds = f"IN {BESIDE}" if beside else f"NOT IN {BESIDE} AND {_IS_HEAD}"
-        rows = c.execute(
-            f"""SELECT t.seq, t.state, t.owner FROM turns t WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
-                AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
-            (*platforms, self._db.owner),
-        )
-        for row in rows:
-            is_mine = row["owner"] == self._db.owner
-            if row["state"] == "heard" and (row["owner"] is None or is_mine):
-                return int(row["seq"])
-            if not is_mine and not self._db.is_alive(row["owner"]):
-                return int(row["seq"])
+        for kinds in (f"IN {BESIDE}", f"NOT IN {BESIDE} AND {_IS_HEAD}")[: 1 if only_beside else 2]:
+            rows = c.execute(
+                f"""SELECT t.seq, t.state, t.owner FROM turns t WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
+                    AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
+                (*platforms, self._db.owner),
+            )
+            for row in rows:
+                if self._is_free(row):
+                    return int(row["seq"])
         return None
 
-    def _begin(self, c: sqlite3.Connection, platforms: Collection[str], *, beside: bool) -> OpenTurn | None:
-        seq = self._takeable(c, platforms, beside=beside)
+    def _is_free(self, row: sqlite3.Row) -> bool:
+        """Tell whether this process may take a turn: nobody has it, it waits for us, or who had it is dead."""
+        if row["owner"] == self._db.owner:
+            return bool(row["state"] == "heard")
+        return not self._db.is_alive(row["owner"])
+
+    def _begin(self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool) -> OpenTurn | None:
+        seq = self._takeable(c, platforms, only_beside=only_beside)
         if seq is None:
             return None
         sql = "UPDATE turns SET state = 'running', owner = ?, attempts = attempts + 1 WHERE seq = ?"
@@ -157,7 +160,7 @@ class TurnRows:
                 self.fenced(turn, name=author.name, text=text),
             )
 
-        await self._db.write(work)
+        await self._db.write(work, is_news=False)
 
     async def settle(
         self, turn: OpenTurn, answer: Answer, *, said: tuple[Message, ...], parts: tuple[NewPart, ...], tokens: int = 0

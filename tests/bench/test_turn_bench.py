@@ -72,6 +72,7 @@ class HttpOutlet:
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
+        self.posted = asyncio.Event()
 
     def render(self, answer: Answer) -> tuple[Body, ...]:
         return (Body({"text": answer.text}),)
@@ -84,6 +85,7 @@ class HttpOutlet:
     async def show(self, part: Part, *, draft: bool) -> str:
         if not draft:
             await self._http.post("/post", json=dict(part.body.content))
+            self.posted.set()
         return "1.1"
 
     async def find(self, part: Part) -> str | None:
@@ -150,15 +152,17 @@ async def test_a_turns_own_cost_stays_within_three_times_the_floor(stub: str, tm
             now=lambda: time.time_ns() // 1_000_000,
             new_id=lambda: "x",
         )
-        duet.attach("fake", HttpOutlet(http))
+        outlet = HttpOutlet(http)
+        duet.attach("fake", outlet)
         duet.start()
 
         async def ours(number: int) -> None:
             asked = turn(f"What is our branch naming convention? {number}", session=SessionKey(ROOM))
+            outlet.posted.clear()
             await duet.hear(asked)
-            tick = store.tick
-            while await duet.answer(ROOM, asked.id) is None or await store.outbox_age_at() is not None:
-                tick = await store.wait_for_change(tick, timeout_s=1)
+            await outlet.posted.wait()
+            while await store.outbox_age_at() is not None:
+                await asyncio.sleep(0.001)
 
         least = floor(tmp_path, http)
         for warm in (ours, least):

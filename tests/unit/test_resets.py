@@ -102,7 +102,8 @@ async def test_two_resets_at_once_are_both_confirmed_and_raise_the_generation_on
 
 
 async def test_the_same_words_after_a_reset_are_a_new_turn(world: World) -> None:
-    await world.hear(turn("Which branch?"), reset())  # type: ignore[arg-type]
+    await world.hear(turn("Which branch?"))
+    await world.hear(reset())  # type: ignore[arg-type]
     (answer,) = await world.hear(turn("Which branch?"))
     assert answer.outcome is Outcome.ANSWERED
     assert len(world.model.calls) == 2
