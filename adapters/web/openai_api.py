@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,12 +184,12 @@ def completion_text(answer: Answer) -> str:
     return "\n\n".join(part for part in (outbound.reply_text(answer), "\n".join(sources)) if part).strip()
 
 
-def _completion(turn: Turn, reply: str, usage: Mapping[str, int]) -> outbound.Json:
+def _completion(turn: Turn, reply: str, usage: Mapping[str, int]) -> outbound.JsonObject:
     choice = {"index": 0, "message": {"role": "assistant", "content": reply}, "finish_reason": "stop"}
     return _envelope(turn, "chat.completion") | {"choices": [choice], "usage": dict(usage)}
 
 
-def _envelope(turn: Turn, kind: str) -> outbound.Json:
+def _envelope(turn: Turn, kind: str) -> outbound.JsonObject:
     return {"id": f"chatcmpl-{turn.id}", "object": kind, "created": turn.at // 1000, "model": MODEL}
 
 
@@ -197,6 +198,27 @@ async def _usage(desk: Desk, turn: Turn) -> Mapping[str, int]:
     calls = [call for call in await desk.duet.prompt_log(turn.session) if call.turn == turn.id]
     prompt, reply = sum(call.prompt_tokens for call in calls), sum(call.reply_tokens for call in calls)
     return {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
+
+
+_UNCOUNTED = re.compile(r"\s+|\[\d+\]")
+_MARKER = re.compile(r" ?\[\d+\]")
+
+
+def rest_of(text: str, sent: str) -> str | None:
+    """Give what of `text` follows `sent`, or None when it does not begin so.
+
+    Markers and spaces do not count: checking moves them (`tag. [1]` becomes `tag [1].`) after they were drafted.
+    """
+    at = 0
+    for wanted in _UNCOUNTED.sub("", sent):
+        while passed := _UNCOUNTED.match(text, at):
+            at = passed.end()
+        if text[at : at + 1] != wanted:
+            return None
+        at += 1
+    while sent.endswith("]") and (marker := _MARKER.match(text, at)):
+        at = marker.end()
+    return text[at:].lstrip() if sent[-1:].isspace() else text[at:]
 
 
 class ChunkWriter:
@@ -227,11 +249,12 @@ class ChunkWriter:
 
     def _settled(self, text: str) -> bytes:
         """Send the rest, or the whole again below a rule where the draft was not its beginning."""
-        rest = text[len(self.sent) :] if text.startswith(self.sent) else f"\n\n---\n\n{text}"
+        found = rest_of(text, self.sent)
+        rest = f"\n\n---\n\n{text}" if found is None else found
         self.sent, self.is_done = self.sent + rest, True
         return (self._chunk({"content": rest}) if rest else b"") + self._chunk({}, finish="stop") + b"data: [DONE]\n\n"
 
-    def _chunk(self, delta: outbound.Json, finish: str | None = None) -> bytes:
+    def _chunk(self, delta: outbound.JsonObject, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         chunk = _envelope(self._turn, "chat.completion.chunk") | {"choices": [choice]}
         return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bot.conversation import (
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 OUTPUT_PREVIEW_CHARS = 500
 LAST_MESSAGES = 50
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def answer_json(answer: Answer) -> Json:
+def answer_json(answer: Answer) -> JsonObject:
     """Give everything of an answer; `html` is sanitised, every other text is plain or Markdown."""
     return {
         "turnId": answer.turn,
@@ -53,7 +53,7 @@ def answer_json(answer: Answer) -> Json:
     }
 
 
-def source_json(source: Source) -> Json:
+def source_json(source: Source) -> JsonObject:
     return {
         "number": source.number,
         "sectionId": source.section_id,
@@ -65,7 +65,7 @@ def source_json(source: Source) -> Json:
     }
 
 
-def command_json(result: CommandResult) -> Json:
+def command_json(result: CommandResult) -> JsonObject:
     """Give a command's result: both streams, never one for the other, and how it ended."""
     return {
         "success": result.ended is Ended.EXIT and result.exit_code == 0,
@@ -80,7 +80,7 @@ def command_json(result: CommandResult) -> Json:
     }
 
 
-def ticket_json(ticket: Ticket) -> Json:
+def ticket_json(ticket: Ticket) -> JsonObject:
     return {
         "id": ticket.id,
         "command": ticket.code,
@@ -95,7 +95,7 @@ def document_names(sources: Iterable[Source]) -> list[str]:
     return list(dict.fromkeys(source.document for source in sources))
 
 
-def chat_json(session_id: str, answer: Answer) -> Json:
+def chat_json(session_id: str, answer: Answer) -> JsonObject:
     """Give the reply of `POST /chat`: Copilot's three fields, and the whole answer beside them."""
     return {
         "sessionId": session_id,
@@ -133,18 +133,18 @@ def output_text(result: CommandResult) -> str:
 # ── Transcripts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def room_messages(messages: Sequence[Message]) -> list[Json]:
+def room_messages(messages: Sequence[Message]) -> list[JsonObject]:
     """Give the last messages of a room as Duet always did: roles `user` and `agent`, `ts` in milliseconds."""
     return [_room_message(message) for message in messages[-LAST_MESSAGES:]]
 
 
-def _room_message(message: Message) -> Json:
+def _room_message(message: Message) -> JsonObject:
     if message.role == "user":
         return {"role": "user", "userId": message.author, "text": message.text, "ts": message.at}
     return {"role": "agent", "text": message.text, "ts": message.at}
 
 
-def history_json(session_id: str, messages: Sequence[Message]) -> Json:
+def history_json(session_id: str, messages: Sequence[Message]) -> JsonObject:
     """Give a whole transcript."""
     return {
         "sessionId": session_id,
@@ -157,11 +157,11 @@ def history_json(session_id: str, messages: Sequence[Message]) -> Json:
 # ── The prompt log ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def prompt_log_json(session_id: str, calls: Sequence[LoggedCall]) -> Json:
+def prompt_log_json(session_id: str, calls: Sequence[LoggedCall]) -> JsonObject:
     return {"sessionId": session_id, "calls": [call_json(call) for call in calls]}
 
 
-def call_json(call: LoggedCall) -> Json:
+def call_json(call: LoggedCall) -> JsonObject:
     """Give one model call: exactly what was sent, what was found with which scores, and what came back."""
     return {
         "turnId": call.turn,
@@ -199,13 +199,18 @@ def _call_markdown(number: int, call: LoggedCall) -> str:
         f"Model {fenced_name(call.model)} · {call.state} · latency {latency} · "
         f"{call.prompt_tokens} + {call.reply_tokens} tokens\n",
         "### Retrieved\n",
-        *(f"- {fenced_name(str(finding.get('section', '')))}: {finding.get('score', '')}" for finding in call.findings),
+        *(f"- {_found(finding)}" for finding in call.findings),
         "\n### Sent\n",
         *(f"{message.get('role')}:\n\n{fence(str(message.get('content', '')))}\n" for message in call.request),
         "### Response\n",
         fence(call.reply or call.error),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _found(finding: Mapping[str, Any]) -> str:
+    where = f"{finding.get('document', '')} > {finding.get('heading', '')}"
+    return f"{fenced_name(where)}, line {finding.get('line', '')}: {finding.get('score', '')}"
 
 
 def fence(text: str) -> str:
@@ -224,7 +229,7 @@ def fenced_name(name: str) -> str:
 # ── The Codex ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def document_json(document: Document) -> Json:
+def document_json(document: Document) -> JsonObject:
     return {
         "name": document.name,
         "title": document.title,
@@ -233,7 +238,7 @@ def document_json(document: Document) -> Json:
     }
 
 
-def section_line_json(section: Section) -> Json:
+def section_line_json(section: Section) -> JsonObject:
     """Give what a list of sections shows."""
     return {
         "id": section.id,
@@ -245,7 +250,7 @@ def section_line_json(section: Section) -> Json:
     }
 
 
-def section_json(section: Section, url: str = "") -> Json:
+def section_json(section: Section, url: str = "") -> JsonObject:
     return section_line_json(section) | {
         "endLine": section.end_line,
         "text": section.text,
@@ -254,7 +259,7 @@ def section_json(section: Section, url: str = "") -> Json:
     }
 
 
-def findings_json(findings: Findings) -> Json:
+def findings_json(findings: Findings) -> JsonObject:
     return {
         "confidence": findings.confidence,
         "band": findings.band.value,
@@ -275,7 +280,7 @@ def excerpt(text: str, *, limit_chars: int = 240) -> str:
 # ── Server-sent events ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def sse(name: str, data: Json) -> bytes:
+def sse(name: str, data: JsonObject) -> bytes:
     """Give one event; JSON holds no bare newline, so one `data` line is enough."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
@@ -306,7 +311,7 @@ class EventWriter:
     def _draft(self, text: str) -> bytes:
         """Give what is new; `replace` where the draft did not merely grow."""
         grown = text.startswith(self._drafted)
-        data: Json = {"text": text[len(self._drafted) :] if grown else text, "replace": not grown}
+        data: JsonObject = {"text": text[len(self._drafted) :] if grown else text, "replace": not grown}
         self._drafted = text
         return sse("draft", data)
 

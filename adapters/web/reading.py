@@ -72,7 +72,7 @@ def _by_turn(history: Sequence[Message]) -> list[tuple[str, list[Message]]]:
     return list(turns.items())
 
 
-async def _turn(desk: Desk, room: RoomKey, turn_id: str, said: Sequence[Message]) -> outbound.Json:
+async def _turn(desk: Desk, room: RoomKey, turn_id: str, said: Sequence[Message]) -> outbound.JsonObject:
     """Give a turn for the page: its question, if it was one and no button, and its answer once it is there."""
     asked = next((message for message in said if message.role == "user"), None)
     answer = await desk.duet.answer(room, turn_id) if turn_id else None

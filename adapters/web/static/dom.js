@@ -33,7 +33,7 @@ export function serverHtml(html, { level = 2 } = {}) {
   const block = el("div", { className: "prose" });
   block.innerHTML = policy ? policy.createHTML(html) : html;
   orderHeadings(block, level);
-  for (const link of block.querySelectorAll("a[href^='http']")) link.target = "_blank";
+  for (const link of block.querySelectorAll("a")) aim(link);
   for (const pre of block.querySelectorAll("pre")) frameCode(pre);
   for (const table of block.querySelectorAll("table")) {
     const scroll = el("div", { className: "table-scroll", tabIndex: 0, role: "group", "aria-label": "Table" });
@@ -41,6 +41,12 @@ export function serverHtml(html, { level = 2 } = {}) {
     scroll.append(table);
   }
   return block;
+}
+
+/** Open an address beside the page; a link that leads nowhere from here (`other.md#part`) is only its words. */
+function aim(link) {
+  if (/^(https?|mailto):/.test(link.getAttribute("href") ?? "")) link.target = "_blank";
+  else link.replaceWith(...link.childNodes);
 }
 
 function orderHeadings(block, first) {

@@ -110,7 +110,7 @@ function sentMessage(message) {
 
 function foundTable(found) {
   if (!found.length) return el("p", { className: "empty" }, "Nothing was found.");
-  const rows = found.map((one) => el("tr", {}, el("td", {}, String(one.section ?? one.section_id ?? one.document ?? "")), el("td", { className: "score" }, Number(one.score ?? 0).toFixed(2))));
+  const rows = found.map((one) => el("tr", {}, el("td", {}, el("b", {}, String(one.document)), ` › ${one.heading}`), el("td", { className: "score" }, Number(one.score ?? 0).toFixed(2))));
   return el("table", { className: "found" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Section"), el("th", { scope: "col", className: "score" }, "Score"))), el("tbody", {}, rows));
 }
 

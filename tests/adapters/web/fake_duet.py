@@ -283,7 +283,12 @@ class FakeDuet:
             self._messages.setdefault(turn.room, []).append(Message(role, author, text, turn.at, turn.id))
 
     def _log(self, turn: Turn, answer: Answer) -> None:
-        found = {"section": self.source.section_id, "document": self.source.document, "score": 7.31}
+        found: dict[str, str | int | float] = {
+            "document": self.source.document,
+            "heading": self.source.heading,
+            "line": self.source.line,
+            "score": 7.31,
+        }
         call = LoggedCall(
             turn=turn.id,
             author=turn.author.name,

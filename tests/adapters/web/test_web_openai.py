@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from adapters.web.openai_api import rest_of
 from tests.adapters.web.fake_duet import ANSWER, FakeDuet
 from tests.adapters.web.serving import Api, Reply
 
@@ -102,6 +103,21 @@ async def test_what_is_no_conversation_is_refused(api: Api, duet: FakeDuet, mess
     assert reply.status == 400
     assert "messages" in reply.json["details"]
     assert duet.heard == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "text", "rest"),
+    [
+        ("", "Whole.", "Whole."),
+        ("From the tag. [1]", "From the tag [1].\n\n[1] doc", "\n\n[1] doc"),
+        ("From the tag. [1]\n\nAnd", "From the tag [1].\n\nAnd on.", " on."),
+        ("From the tag. [7]", "From the tag. More.", " More."),
+        ("From main", "From the tag", None),
+        ("From the tag and on", "From the tag", None),
+    ],
+)
+def test_what_checking_changed_in_a_draft_is_not_sent_twice(sent: str, text: str, rest: str | None) -> None:
+    assert rest_of(text, sent) == rest
 
 
 async def test_what_follows_the_last_question_is_passed_over(api: Api, duet: FakeDuet) -> None:
