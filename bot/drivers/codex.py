@@ -185,10 +185,16 @@ class Codex:
         return changes
 
     async def watch(self, *, interval_s: float = 2.0, on_change: Callable[[Changes], None] | None = None) -> None:
-        """Refresh every `interval_s` until cancelled. A fault is logged, and looked at again the next time."""
+        """Refresh every `interval_s` until cancelled; less often where looking takes long.
+
+        A fault is logged, and looked at again the next time.
+        """
+        took = 0.0
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(max(interval_s, 10 * took))
+            started = time.monotonic()
             changes = await attempt(self.refresh(), where="watching the Codex")
+            took = time.monotonic() - started
             if isinstance(changes, Changes) and changes:
                 log.info(
                     "Took in %s changed and %s removed documents",
@@ -226,7 +232,7 @@ class Codex:
         """Index `file` if it holds something else than `known_sha` says; say whether it did."""
         seen_ns = time.time_ns()
         try:
-            data = file.path.read_bytes()
+            data = Path(file.path).read_bytes()
         except OSError as error:
             skipped.append(f"{file.name}: it cannot be read ({error.strerror}).")
             return False

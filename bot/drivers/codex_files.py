@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class FoundFile:
     """A file of the folder: `name` with forward slashes below it; size in bytes, time of change in nanoseconds."""
 
     name: str
-    path: Path
+    path: str
     size: int
     mtime_ns: int
 
@@ -42,49 +43,65 @@ def find_files(folder: Path, *, globs: Sequence[str] = GLOBS) -> tuple[list[Foun
             f"The Codex folder {folder} cannot be read ({error.strerror}): "
             "set `codex` (DUET_CODEX) to a folder of Markdown files."
         ) from error
-    found: dict[Path, FoundFile] = {}
+    found: list[FoundFile] = []
     links: list[tuple[str, Path]] = []
     faults: list[str] = []
-    for name, path, is_link in _walk(root, globs, faults):
-        if is_link:
-            links.append((name, path))
-        elif file := _looked_at(name, path, faults):
-            found[path] = file
+    for name, entry in _walk(str(root), globs, faults):
+        if entry.is_symlink():
+            links.append((name, Path(entry.path)))
+        elif file := _looked_at(name, entry, faults):
+            found.append(file)
+    taken = {file.path for file in found} if links else set()
     for name, path in links:
         target = path.resolve()
         if not target.is_relative_to(root):
             faults.append(f"{name}: it is a link that leads out of the Codex folder, and is not followed.")
-        elif target not in found and target.is_file() and (file := _looked_at(name, target, faults)):
-            found[target] = file
-    return sorted(found.values(), key=lambda file: file.name), faults
+        elif str(target) not in taken and target.is_file() and (file := _looked_at(name, target, faults)):
+            found.append(file)
+            taken.add(file.path)
+    return sorted(found, key=lambda file: file.name), faults
 
 
-def _walk(root: Path, globs: Sequence[str], faults: list[str]) -> Iterator[tuple[str, Path, bool]]:
-    def note(error: OSError) -> None:
-        where = Path(error.filename).relative_to(root).as_posix() if error.filename else "a folder"
-        faults.append(f"{where}: it cannot be read ({error.strerror}).")
+def _walk(root: str, globs: Sequence[str], faults: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Give (name below `root`, entry) of every file that a pattern names, links too. It runs every two seconds."""
+    accepts = _matcher(globs)
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(root, below)) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if not entry.name.startswith(".") and entry.name not in _SKIPPED_FOLDERS:
+                            waiting.append(f"{below}{entry.name}/")
+                    elif accepts(below, entry.name):
+                        yield below + entry.name, entry
+        except OSError as error:
+            faults.append(f"{below or '.'}: it cannot be read ({error.strerror}).")
 
-    for base, folders, files in os.walk(root, onerror=note):
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _SKIPPED_FOLDERS)
-        for file in files:
-            path = Path(base, file)
-            name = path.relative_to(root).as_posix()
-            if any(_matches(name, glob) for glob in globs):
-                yield name, path, path.is_symlink()
+
+def _matcher(globs: Sequence[str]) -> Callable[[str, str], bool]:
+    """Give a test for (folder, file name): a pattern without a slash is about the name alone."""
+    patterns = [re.compile(fnmatch.translate(glob.lower().replace("**/", ""))) for glob in globs]
+    by_path = ["/" in glob for glob in globs]
+
+    def accepts(below: str, name: str) -> bool:
+        lower = name.lower()
+        return any(
+            pattern.match((below + name).lower() if whole else lower)
+            for pattern, whole in zip(patterns, by_path, strict=True)
+        )
+
+    return accepts
 
 
-def _matches(name: str, glob: str) -> bool:
-    subject = name if "/" in glob else name.rsplit("/", 1)[-1]
-    return fnmatch.fnmatchcase(subject.lower(), glob.lower().replace("**/", ""))
-
-
-def _looked_at(name: str, path: Path, faults: list[str]) -> FoundFile | None:
+def _looked_at(name: str, entry: os.DirEntry[str] | Path, faults: list[str]) -> FoundFile | None:
     try:
-        stat = path.stat()
+        stat = entry.stat()
     except OSError as error:
         faults.append(f"{name}: it cannot be read ({error.strerror}).")
         return None
-    return FoundFile(name, path, stat.st_size, stat.st_mtime_ns)
+    return FoundFile(name, os.fspath(entry), stat.st_size, stat.st_mtime_ns)
 
 
 def decode(data: bytes, name: str) -> tuple[str, str]:
