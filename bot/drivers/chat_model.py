@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 AFTER_FINISH_S = 2.0  # for the usage that some endpoints send after the finish reason
 # Sent where they are understood; an endpoint that rejects the request is asked once more without them.
 OPTIONAL: dict[str, object] = {"stream_options": {"include_usage": True}, "temperature": 0.2}
+WHOLE = ("application/json", "application/problem+json", "text/html")  # answers that are no event stream
 WEB_PAGE = (
     "The language model's address answered with a web page, not a reply. A login page or a proxy may stand in between; "
     "whoever runs Duet should check DUET_MODEL_URL."
@@ -182,40 +183,44 @@ class OpenAIModel:
         async with self._wire.post(self._body(call), watch) as answer:
             if not 200 <= answer.status < 300:
                 raise await self._refusal(answer, watch)
-            pieces = self._whole(answer, reader) if _is_no_stream(answer) else self._streamed(answer, reader, watch)
-            async with aclosing(pieces) as texts:
-                async for text in texts:
-                    yield text
+            try:
+                async with aclosing(self._texts(answer, reader)) as texts:
+                    async for text in texts:
+                        if text:
+                            yield Text(text)
+                        elif reader.is_alive:
+                            watch.touch()
+                        if reader.reason:
+                            watch.finish_within(AFTER_FINISH_S)
+            except ModelError as error:
+                if not reader.is_complete:
+                    raise
+                log.debug("Ignored what came after a complete reply: %s", error)
         if not reader.is_complete:
             raise ModelGarbled(CUT, detail="the stream ended without a finish")
         reader.check_not_empty()
         yield Finished(_reason(reader, call), reader.usage, self.name)
 
-    async def _streamed(self, answer: WireAnswer, reader: ReplyReader, watch: Watch) -> AsyncGenerator[Text, None]:
-        try:
-            async with aclosing(answer.events()) as events:
-                async for data in events:
-                    text = reader.feed(data)
-                    if reader.is_alive:
-                        watch.touch()
-                    if text:
-                        yield Text(text)
-                    if reader.is_done:
-                        return
-                    if reader.reason:
-                        watch.finish_within(AFTER_FINISH_S)
-        except ModelError as error:
-            if not reader.is_complete:
-                raise
-            log.debug("Ignored what came after a complete reply: %s", error)
+    async def _texts(self, answer: WireAnswer, reader: ReplyReader) -> AsyncGenerator[str, None]:
+        """Give the visible text of each read, '' where there is none in it."""
+        if answer.media_type in WHOLE:
+            yield await self._whole(answer, reader)
+            return
+        async with aclosing(answer.events()) as batches:
+            async for batch in batches:
+                text, fault = reader.read(batch)
+                yield text
+                if fault is not None:
+                    raise fault
+                if reader.is_done:
+                    return
 
-    async def _whole(self, answer: WireAnswer, reader: ReplyReader) -> AsyncGenerator[Text, None]:
+    async def _whole(self, answer: WireAnswer, reader: ReplyReader) -> str:
         """Read an answer that is no event stream: an error, a web page, or a reply in one piece."""
         body = await answer.text()
         if answer.media_type == "text/html" or body.lstrip().startswith("<"):
             raise ModelGarbled(WEB_PAGE, detail=f"a web page: {one_line(body, self._redact)}")
-        if text := reader.feed_whole(body):
-            yield Text(text)
+        return reader.feed_whole(body)
 
     async def _refusal(self, answer: WireAnswer, watch: Watch) -> ModelError:
         watch.finish_within(AFTER_FINISH_S)
@@ -256,10 +261,6 @@ class OpenAIModel:
 
     async def aclose(self) -> None:
         await self._wire.aclose()
-
-
-def _is_no_stream(answer: WireAnswer) -> bool:
-    return answer.media_type in ("application/json", "text/html", "application/problem+json")
 
 
 def _reason(reader: ReplyReader, call: ModelCall) -> str:

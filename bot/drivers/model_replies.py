@@ -6,17 +6,19 @@ OpenAI's chunks, Cloudflare's own `{"response": …}` and a reply in one piece a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.conversation import Usage
 from bot.drivers.endpoint_errors import Redact, complained, complaint_of, one_line
-from bot.errors import ModelGarbled
+from bot.errors import ModelError, ModelGarbled
 
 GARBLED = "The language model's answer could not be read."
 EMPTY = "The language model gave an empty answer."
 CUT = "The language model's answer broke off."
 MAX_VISIBLE_CHARS = 100_000
+
+_decode = json.JSONDecoder().decode
 
 # Those that end a reply because something went wrong, not because it is complete.
 _FAILED = {"error", "abort", "aborted", "network_error", "model_error"}
@@ -43,12 +45,24 @@ class ReplyReader:
     def usage(self) -> Usage:
         return self._usage
 
+    def read(self, batch: Sequence[str]) -> tuple[str, ModelError | None]:
+        """Take the data of some events; give their visible text, and the fault that ended it: no text is lost by it."""
+        texts: list[str] = []
+        try:
+            for data in batch:
+                texts.append(self.feed(data))
+                if self.is_done:
+                    break
+        except ModelError as error:
+            return "".join(texts), error
+        return "".join(texts), None
+
     def feed(self, data: str) -> str:
         """Take the data of one event; give the visible text in it.
 
         Raises: ModelGarbled for what is no JSON object; whatever error the endpoint reports.
         """
-        if data.strip() == "[DONE]":
+        if data.startswith("[DONE]"):
             self.is_done = self.is_alive = True
             return ""
         event = self._decoded(data)
@@ -92,7 +106,7 @@ class ReplyReader:
 
     def _decoded(self, data: str) -> dict[str, Any]:
         try:
-            event = json.loads(data)
+            event = _decode(data)
         except (ValueError, RecursionError) as error:
             raise ModelGarbled(GARBLED, detail=f"not JSON: {one_line(data, self._redact)!r}") from error
         if not isinstance(event, dict):

@@ -372,7 +372,7 @@ async def test_16_the_listeners_own_slowness_is_not_the_models_silence():
         async for piece in model.stream(CALL):
             if isinstance(piece, Text):
                 text += piece.text
-                if piece.text == "a":
+                if piece.text.startswith("a"):
                     await asyncio.sleep(0.8)
         await model.aclose()
     assert text == "abc"
@@ -447,7 +447,7 @@ async def test_stopping_to_listen_closes_the_connection():
     async with ScriptedModel([wire(says("a"), *[item for _ in range(100) for item in (says("b"), 0.02)])]) as server:
         model = OpenAIModel(Endpoint(server.url), profile=Profile(), clocks=QUICK, patience=PATIENCE)
         stream = model.stream(CALL)
-        assert await anext(stream) == Text("a")
+        assert isinstance(await anext(stream), Text)
         await stream.aclose()
         async with asyncio.timeout(2):
             while not server.cut:
