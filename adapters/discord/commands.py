@@ -14,7 +14,7 @@ from adapters.discord.buttons import Buttons
 from adapters.discord.entry import Entry
 from adapters.discord.formatting import LIMIT_CHARS, inline, pieces
 from adapters.discord.inbound import about, place_of_interaction, to_interaction_turn
-from adapters.discord.outbound import listed
+from adapters.discord.outbound import sources as sources_of
 from bot.conversation import SessionKey, Turn, TurnKind
 from bot.policy import Action
 
@@ -150,10 +150,17 @@ class DuetCommands(app_commands.Group):
         return pieces(["\n".join([f"**{inline(known[0].title)}** ({inline(document)})", *lines])])[0]
 
     async def _last_sources(self, session: SessionKey) -> str:
+        """Give the sources of the last answer here, and what documents there are."""
         said = await self._entry.duet.history(session)
         turn = next((message.turn for message in reversed(said) if message.role == "agent" and message.turn), "")
         answer = await self._entry.duet.answer(session.room, turn) if turn else None
-        return listed(answer.sources) if answer else "Nothing was answered here yet."
+        known = [f"- {inline(d.title)} ({inline(d.name)})" for d in self._entry.duet.documents(session.room)]
+        above = (
+            sources_of(answer.sources)
+            if answer and answer.sources
+            else ["Nothing was answered from the Codex here yet."]
+        )
+        return pieces([*above, "\n".join(["**The Codex**", *known])])[0]
 
     async def _status(self, interaction: discord.Interaction) -> None:
         if await self._entry.admits_reader(interaction):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.adapters.discord import peers as discord
 from tests.adapters.slack import peers as slack
 from tests.scenario import SCENES, Peer, Scene
 
@@ -21,6 +22,9 @@ PEERS: dict[str, Opener] = {
     "slack-double-http": functools.partial(slack.open_double, http=True),
     "local-slack-sockets": functools.partial(slack.open_local_slack, http=False),
     "local-slack-http": functools.partial(slack.open_local_slack, http=True),
+    "discord-wire": functools.partial(discord.open_wire, threads=False),
+    "discord-wire-threads": functools.partial(discord.open_wire, threads=True),
+    "simcord": discord.open_simcord,
 }
 
 

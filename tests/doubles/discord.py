@@ -294,7 +294,7 @@ class FakeDiscord:
         await self._tell_one(link, "GUILD_CREATE", self.guild_object())
 
     def guild_object(self) -> Json:
-        inside = [channel for channel in self.channels.values() if channel["guild_id"]]
+        inside = [channel for channel in self.channels.values() if channel["guild_id"] == self.guild]
         roles = [{"id": self.guild, "name": "@everyone", "permissions": EVERYTHING, "position": 0, "color": 0}]
         roles[0] |= {"hoist": False, "managed": False, "mentionable": False, "flags": 0, "colors": {"primary_color": 0}}
         return {

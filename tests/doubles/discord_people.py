@@ -113,6 +113,8 @@ class People:
             "attachment_size_limit": 10_485_760,
             "app_permissions": "0",
         }
+        if where["guild_id"] not in (None, world.guild):  # the app was installed by the person, not by that server
+            payload["authorizing_integration_owners"] = {"1": user}
         if where["guild_id"]:
             payload |= {
                 "guild_id": where["guild_id"],
@@ -125,6 +127,13 @@ class People:
             payload["message"] = message
         await world.tell("INTERACTION_CREATE", payload)
         return made
+
+    def elsewhere(self) -> str:
+        """Give a channel of a server that Duet is not in; only its interactions are told."""
+        world = self.world
+        channel = world.add_channel("elsewhere")
+        world.channels[channel]["guild_id"] = world.new_id()
+        return channel
 
     def answer_to(self, made: Json) -> Json | None:
         """Give the message that an interaction's acknowledgement made, as it stands now."""

@@ -138,6 +138,8 @@ class Routes:
         return list(reversed(said[-limit:]))
 
     async def post(self, channel: str, *, body: Json, files: dict[str, bytes], **_: Any) -> Json:
+        if self.world.channels.get(channel, {}).get("guild_id") not in (None, self.world.guild):
+            raise refused(403, 50001, "Missing Access")
         nonce = str(body.get("nonce", ""))
         if body.get("enforce_nonce") and (channel, nonce) in self.world.nonces:
             return self.world.find(channel, self.world.nonces[(channel, nonce)])

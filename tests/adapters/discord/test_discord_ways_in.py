@@ -263,7 +263,8 @@ async def test_the_last_sources_are_listed_to_the_asker_alone(world):
         assert result.ephemeral
         assert "[1]" in result.response.content
         empty = await w.bob.slash(w.guild.create_text_channel("empty"), "duet sources")
-        assert empty.response.content == "Nothing was answered here yet."
+        assert empty.response.content.startswith("Nothing was answered from the Codex here yet.")
+        assert "branch-naming.md" in empty.response.content
 
 
 async def test_a_documents_sections_are_listed_and_completed_as_one_types(world):

@@ -21,6 +21,8 @@ def replies(request):
     asked = request["messages"][-1]["content"]
     if "slowly" in asked:
         return Reply(REPLY, before_s=2.5)
+    if "with a command" in asked:
+        return "I look. <run>ls</run>"
     if "long text" in asked:
         return LONG
     return REPLY
@@ -178,6 +180,37 @@ async def test_a_deleted_question_leaves_no_answer_and_a_deleted_channel_no_room
     assert not [m for m in wire.discord.mine(channel) if "Branches are named" in m["content"]]
 
 
+async def test_a_member_may_ask_where_only_they_installed_duet_but_nothing_runs_there(wire):
+    elsewhere = wire.people.elsewhere()
+    made = await wire.people.slash("duet ask", question=QUESTION, channel=elsewhere)
+    await until(lambda: "Branches are named" in (wire.people.answer_to(made) or {}).get("content", ""))
+    refused = await wire.people.slash("duet run", command="ls", channel=elsewhere)
+    await until(lambda: "Commands run only in servers that Duet is in" in refused.get("data", {}).get("content", ""))
+    assert refused["data"]["flags"] & 64
+    made = await wire.people.slash("duet ask", question="list the files with a command", channel=elsewhere)
+    await until(lambda: "switched off here" in (wire.people.answer_to(made) or {}).get("content", ""))
+    long = await wire.people.slash("duet ask", question=ACTION, channel=elsewhere)
+    await until(lambda: len(long.get("followups", [])) == 2)
+
+
+async def test_a_stranger_may_not_ask_where_only_they_installed_duet(wire):
+    mallory = wire.discord.add_user("mallory")["id"]
+    made = await wire.people.slash("duet ask", question=QUESTION, channel=wire.people.elsewhere(), who=mallory)
+    await until(lambda: "people from outside" in (wire.people.answer_to(made) or {}).get("content", ""))
+
+
+async def test_an_approval_is_asked_for_and_given_on_the_wire(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies, DUET_COMMANDS="ask") as w:
+        await w.people.ask("list the files with a command")
+        [card] = await w.answers()
+        assert "**$** `ls`" in card["content"]
+        await w.people.press(card, "Approve", who=w.people.bob)
+        answers = await w.answers(2)
+        assert "Approved by bob" in answers[0]["content"]
+        # There is no engine here; that is said, and the answer comes all the same.
+        assert "not run" in answers[1]["content"]
+
+
 async def test_a_process_killed_in_the_middle_of_an_answer_leaves_one_answer(tmp_path):
     async with on_the_wire(tmp_path / "home", replies=replies) as w:
         asked = await w.people.ask(f"{QUESTION} slowly")
@@ -187,13 +220,18 @@ async def test_a_process_killed_in_the_middle_of_an_answer_leaves_one_answer(tmp
         [answer] = await w.answers(timeout_s=40)
         assert "Branches are named" in answer["content"]
         assert answer["message_reference"]["message_id"] == asked["id"]
+
+
+@pytest.mark.slow
+async def test_a_process_killed_while_it_answers_a_command_leaves_one_answer(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies) as w:
         made = await w.people.slash("duet ask", question=f"{QUESTION} slowly")
         await until(lambda: made.get("acknowledged"))
         await w.program.kill()
         await w.program.start()
         await until(lambda: "Branches are named" in (w.people.answer_to(made) or {}).get("content", ""), timeout_s=40)
         await asyncio.sleep(0.5)
-        assert len(w.discord.mine()) == 2
+        assert len(w.discord.mine()) == 1
 
 
 @pytest.mark.slow
