@@ -6,6 +6,7 @@ length 1 and kept as int8 (value x 127). Blocking: call it from a thread of your
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import threading
@@ -129,20 +130,32 @@ def float_model(shipped: Path) -> Path:
     The shipped graph quantises activations over the whole batch, so that a vector depends on what else was in the
     batch. The same weights with float activations find 5 of 100 questions more.
     """
-    made = shipped.with_name("model_float.onnx")
-    if not made.exists():
-        _write_float_model(shipped, made)
+    made, note = shipped.with_name("model_float.onnx"), shipped.with_name("model_float.sha256")
+    try:
+        if note.read_text("ascii") == _sha256(made):
+            return made
+        log.warning("Found %s damaged: it is made anew", made, extra={"action": "embedder"})
+    except FileNotFoundError:
+        pass
+    _write_float_model(shipped, made, note)
     return made
 
 
-def _write_float_model(shipped: Path, made: Path) -> None:
+def _write_float_model(shipped: Path, made: Path, note: Path) -> None:
     import onnx
 
     model = onnx.load(str(shipped))
     _Rewriter(model.graph).rewrite()
     scratch = made.with_name(f"{made.name}.{os.getpid()}.{threading.get_ident()}")
     onnx.save(model, str(scratch))
+    digest = _sha256(scratch)
     os.replace(scratch, made)
+    note.write_text(digest, "ascii")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Rewriter:
