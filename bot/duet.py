@@ -45,7 +45,7 @@ DIRECT = ("terminal", "web")
 class Status:
     """What `/duet status`, `/readyz` and `/metrics` tell. Ages are milliseconds; None means that nothing waits.
 
-    `counts` holds turns by state and the store's counters, and what this process counted (`Tally.counts`).
+    `counts` holds turns by state, and what this process counted (`Tally.counts`).
     """
 
     model: str

@@ -66,8 +66,6 @@ class TurnRows:
         if inserted.rowcount and turn.kind in (TurnKind.ASK, TurnKind.RUN):
             said = turn.text if turn.kind is TurnKind.ASK else f"run {turn.text}"
             _say(c, inserted.lastrowid or 0, Message("user", turn.author.name, said, turn.at))
-        if not inserted.rowcount:
-            c.execute("INSERT INTO counters VALUES('duplicates', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1")
         return inserted.rowcount == 1
 
     async def amend(self, turn: Turn) -> bool:
@@ -254,11 +252,10 @@ class TurnRows:
         return await self._db.read(lambda c: [str(row[0]) for row in c.execute(sql, (str(key),))])
 
     async def counts(self) -> Mapping[str, int]:
-        """Give how many turns are in each state, and the seq-independent counters."""
+        """Give how many turns are in each state."""
 
         def work(c: sqlite3.Connection) -> dict[str, int]:
-            states = c.execute("SELECT state, count(*) FROM turns GROUP BY state").fetchall()
-            return dict(states) | dict(c.execute("SELECT name, value FROM counters").fetchall())
+            return dict(c.execute("SELECT state, count(*) FROM turns GROUP BY state").fetchall())
 
         return await self._db.read(work)
 
