@@ -152,7 +152,7 @@ class Database:
         return True
 
     async def close(self) -> None:
-        """Close the file; what this process still owns counts as a dead owner's from now on. Closing again is nothing."""
+        """Close the file; what this process still owns counts as a dead owner's from now on."""
         if self._is_closed:
             return
         self._is_closed = True

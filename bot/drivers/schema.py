@@ -40,7 +40,8 @@ CREATE TABLE commands(
 CREATE UNIQUE INDEX one_running_command ON commands(room) WHERE state = 'running';
 CREATE TABLE tickets(
     id TEXT PRIMARY KEY, command INTEGER NOT NULL UNIQUE, shown_in INTEGER NOT NULL,
-    state TEXT NOT NULL DEFAULT 'waiting', decided_by TEXT, decided_turn INTEGER, decided_at INTEGER, expires_at INTEGER NOT NULL);
+    state TEXT NOT NULL DEFAULT 'waiting', decided_by TEXT, decided_turn INTEGER, decided_at INTEGER,
+    expires_at INTEGER NOT NULL);
 CREATE TABLE outbox(
     key TEXT PRIMARY KEY, turn INTEGER NOT NULL, session TEXT NOT NULL, platform TEXT NOT NULL,
     ordinal INTEGER NOT NULL, body_json TEXT NOT NULL, files_json TEXT NOT NULL DEFAULT '[]',
