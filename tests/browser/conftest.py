@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,22 +102,27 @@ class Visit:
         return [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found["violations"]]
 
 
+@asynccontextmanager
+async def visiting(chromium: Any, address: str, duet: FakeDuet, name: str) -> AsyncIterator[Visit]:
+    """Open the page in a new profile; afterwards nothing may have gone wrong in the browser."""
+    context = await chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    context.set_default_timeout(10_000)
+    visit = Visit(address, duet, context, None)
+    visit.page = await visit.open()
+    yield visit
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    await visit.page.screenshot(path=str(SHOTS / (re.sub(r"\W+", "-", name.removeprefix("test_"))[:80] + ".png")))
+    duet.go_on.set()
+    await context.close()
+    assert visit.faults == []
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(request: pytest.FixtureRequest, chromium: Any) -> AsyncIterator[Visit]:
-    """Open the page in a new profile; afterwards nothing may have gone wrong in the browser."""
+    """Visit the page on the scripted core."""
     duet = FakeDuet()
-    async with serving(duet) as address:
-        context = await chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-        context.set_default_timeout(10_000)
-        visit = Visit(address, duet, context, None)
-        visit.page = await visit.open()
+    async with serving(duet) as address, visiting(chromium, address, duet, request.node.name) as visit:
         yield visit
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_"))[:80]
-        await visit.page.screenshot(path=str(SHOTS / f"{name}.png"))
-        duet.go_on.set()
-        await context.close()
-    assert visit.faults == []
 
 
 def shot_path() -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Visit, shot_path
+from tests.browser.conftest import Visit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -349,19 +348,3 @@ async def test_nothing_scrolls_sideways_at_320_pixels_or_at_double_size(visit: V
     await page.click("#open-sidebar")
     await page.focus("#message")
     assert await page.locator("#sidebar").is_hidden(), "the drawer goes when the focus goes elsewhere"
-
-
-async def test_the_picture_for_readme_is_made_from_the_page(visit: Visit) -> None:
-    await visit.say("say A good commit message says what it changes, in the imperative.")
-    await visit.page.click("#new-session")
-    await visit.say("Which branch does a hotfix start from?")
-    await visit.page.locator(".source summary").click()
-    await visit.page.locator(".source mark").wait_for()
-    await visit.page.click("#open-log")
-    await visit.page.locator(".call").wait_for()
-    await visit.page.evaluate("document.activeElement.blur()")
-    path = shot_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    await visit.page.screenshot(path=str(path))
-    assert path.stat().st_size > 20_000
-    assert json.dumps(await visit.page.title())
