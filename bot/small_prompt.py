@@ -125,7 +125,8 @@ def question(task: Task, text: str, sections: Sequence[tuple[str, str, str]]) ->
     """Give the last message; `sections` are (title, heading, body), best first."""
     if task is Task.RUN or not (sections or task is Task.ANSWER):
         return text
-    bodies = "\n".join(f"{title} - {heading}: {_flat(body)}" for title, heading, body in sections[:FOUND_SECTIONS])
+    nearest_last = reversed(sections[:FOUND_SECTIONS])  # what stands next to the question counts most
+    bodies = "\n".join(f"{title} - {heading}: {_flat(body)}" for title, heading, body in nearest_last)
     if task is Task.CODE:
         return f"Our standards:\n{bodies}\n\n{text}"
     return f"Text:\n{bodies}\n\nQuestion: {text}"

@@ -204,7 +204,9 @@ def test_a_small_model_gets_worked_examples_and_at_most_two_sections_and_no_tags
     messages = build(PromptInput("hotfixes?", "Ana", findings), profile=SMALL)
     assert [m.role for m in messages] == ["system"] + ["user", "assistant"] * 3 + ["user"]
     assert "NOT COVERED" in messages[0].content
-    assert messages[-1].content.startswith("Text:\nBranch naming - Hotfixes: Hotfix branches")
+    assert messages[-1].content.startswith(
+        "Text:\nBranch naming - Features: feature/\nBranch naming - Hotfixes: Hotfix"
+    )
     assert messages[-1].content.endswith("Question: hotfixes?")
     assert "third" not in messages[-1].content
     assert not any("<run>" in m.content for m in messages)
