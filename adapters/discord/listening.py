@@ -62,18 +62,26 @@ class Listener:
     async def hear(self, message: discord.Message) -> None:
         """Claim the turn of a message, if it is one."""
         me = self._client.user
-        if me is None or not (message := await self._placed(message)):
+        if me is None or _is_foreign(message):
             return
+        message = await self._placed(message)
         is_role = is_role_addressed(message)
         if not (is_addressed(message, me) or is_role or await self._is_follow_up(message)):
             return
         turn = to_turn(message, me, opens_threads=self._opens_threads)
         if not turn.text:
-            await self._reply(message, PICK_ME if is_role and not is_addressed(message, me) else HELP)
+            await self._hint(message, me, is_role=is_role)
         elif is_help(turn.text):
             await self._reply(message, HELP)
         else:
             await self._take(message, turn)
+
+    async def _hint(self, message: discord.Message, me: discord.abc.User, *, is_role: bool) -> None:
+        """Say what can be asked, and how. A reply with its ping off comes without words: it is not meant for Duet."""
+        if message.guild is None or any(user.id == me.id for user in message.mentions):
+            await self._reply(message, HELP)
+        elif is_role:
+            await self._reply(message, PICK_ME)
 
     async def _take(self, message: discord.Message, turn: Turn) -> None:
         try:
@@ -172,3 +180,8 @@ class Listener:
     def handlers(self) -> list[Any]:
         """Give the handlers by the names that discord.py calls them by."""
         return [getattr(self, name) for name in dir(self) if name.startswith("on_")]
+
+
+def _is_foreign(message: discord.Message) -> bool:
+    """Tell whether it was said in a server that Duet does not know (any more); it would pass for a direct message."""
+    return message.guild is None and getattr(message.channel, "guild_id", None) is not None

@@ -80,7 +80,7 @@ class Looker:
     # ── Who ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def known(self, author: Author) -> Author:
-        """Give the author with a standing: a member of any server that Duet is in, or an outsider."""
+        """Give the author with a standing: a member of some server that Duet is in, or an outsider."""
         if author.standing is not Standing.UNKNOWN:
             return author
         try:
@@ -92,8 +92,8 @@ class Looker:
             return author
         if member is None:
             return replace(author, standing=Standing.OUTSIDER)
-        roles = tuple(str(role.id) for role in member.roles)
-        return replace(author, standing=Standing.GUEST if member.flags.guest else Standing.MEMBER, groups=roles)
+        # Roles count in their own server only: outside it, whoever needs one is refused.
+        return replace(author, standing=Standing.GUEST if member.flags.guest else Standing.MEMBER)
 
     async def _member(self, user_id: int) -> discord.Member | None:
         """Give the person as a member of the first server that knows them, the cache before the network."""

@@ -50,19 +50,31 @@ async def test_a_refused_mention_never_reaches_the_model(world):
         assert w.model.calls == []
 
 
-async def test_a_role_opens_the_gate_and_its_absence_in_a_direct_message_does_not(world):
+def let_reset(w, *ids):
+    """Give the right to reset to these people or roles, which have ids only once the world is there."""
+    policy = Policy(resetters=tuple(map(str, ids)))
+    w.duet.policy = w.front._entry.gate._policy = w.duet._resetting._policy = policy
+
+
+async def test_a_role_opens_the_gate_to_those_who_have_it(world):
     async with world() as w:
-        pass
-    async with world(policy=Policy(resetters=("555",))) as w:
         role = w.guild.create_role("ops")
         carol = w.guild.add_member(w.env.create_user("carol"), roles=[role])
-        w.front._entry.gate._policy = Policy(resetters=(str(role.id),))
-        w.duet._resetting._policy = Policy(resetters=(str(role.id),))
+        let_reset(w, role.id)
         refused = await w.alice.slash(w.channel, "duet reset")
         assert refused.ephemeral
         assert "may reset here" in refused.response.content
         allowed = await carol.slash(w.channel, "duet reset")
         await w.until(lambda: "cleared" in allowed.response.content)
+
+
+async def test_a_role_counts_for_nothing_in_a_direct_message(world):
+    async with world() as w:
+        role = w.guild.create_role("ops")
+        carol = w.guild.add_member(w.env.create_user("carol"), roles=[role])
+        let_reset(w, role.id)
+        result = await carol.user.slash("duet reset")
+        await w.until(lambda: "may reset here" in result.response.content)
 
 
 @pytest.mark.parametrize("action", ["approve", "deny"])

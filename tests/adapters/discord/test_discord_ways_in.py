@@ -323,3 +323,53 @@ async def test_commands_off_refuses_run_before_deferring(world):
         assert result.ephemeral
         assert not result.deferred
         assert "switched off" in result.response.content
+
+
+async def test_a_reply_without_its_ping_is_not_meant_for_duet(world):
+    async with world() as w:
+        await w.ask()
+        [answer] = await w.settled()
+        said = w.env.backend.create_message(
+            w.channel.id, w.bob.id, "nice", reference={"channel_id": str(w.channel.id), "message_id": str(answer.id)}
+        )
+        assert said
+        await w.env.settle()
+        await w.quiet()
+        assert all("/duet ask" not in m.content for m in w.mine())
+
+
+async def test_a_mention_of_duets_role_is_answered_with_how_to_mention_it(world, monkeypatch):
+    async with world() as w:
+        monkeypatch.setattr("adapters.discord.listening.is_role_addressed", lambda message: bool(message.role_mentions))
+        role = w.guild.create_role("Duet")
+        await w.alice.send(w.channel, f"{role.mention} {QUESTION}")
+        await w.until(w.mine)
+        assert "You mentioned my role" in w.mine()[0].content
+
+
+async def test_what_was_said_in_a_thread_is_read_oldest_first_without_duets_own_lines(world):
+    async with world(discord_message_content=True) as w:
+        thread = await thread_on(w, await w.alice.send(w.channel, "let us talk"))
+        for n in range(3):
+            await w.bob.send(thread, f"remark {n}")
+        await w.ask(channel=thread)
+        await w.settled(1, thread)
+        await w.bob.send(thread, "remark 3")
+        await w.ask("what about for hotfixes?", channel=thread)
+        await w.settled(2, thread)
+        read = w.model.calls[-1].messages[-1].content
+        places = [read.index(f"remark {n}") for n in range(4)]
+        assert places == sorted(places)
+        assert "Branches are named" not in read[places[0] : places[-1]]
+
+
+async def test_with_shards_each_server_is_answered(world):
+    async with world(discord_shards=2) as w:
+        far = w.env.create_guild("far", shard_id=1)
+        channel = far.create_text_channel("general")
+        dora = far.add_member(w.env.create_user("dora"))
+        assert isinstance(w.front.client, discord.AutoShardedClient)
+        await w.ask()
+        await w.settled()
+        await w.ask(who=dora, channel=channel)
+        await w.settled(1, channel)
