@@ -54,9 +54,9 @@ def section(text: str) -> Block:
 
 
 def small(*lines: str) -> list[Block]:
-    """Give escaped `mrkdwn` lines in small print."""
+    """Give escaped `mrkdwn` lines in small print; Slack refuses empty ones."""
     packed: list[str] = []
-    for line in lines:
+    for line in filter(str.strip, lines):
         cut = line if len(line) <= CONTEXT_CHARS else line[: CONTEXT_CHARS - 1] + "…"
         if packed and len(packed[-1]) + 1 + len(cut) <= CONTEXT_CHARS:
             packed[-1] += "\n" + cut

@@ -111,7 +111,10 @@ def text_at(payload: object, *path: str) -> str:
     """Give the text at `path`, or '' where there is none."""
     for step in path:
         payload = payload.get(step) if isinstance(payload, Mapping) else None
-    return payload if isinstance(payload, str) else ""
+    if not isinstance(payload, str):
+        return ""
+    # Half a surrogate pair is valid JSON and no valid text: nothing could store it.
+    return payload if payload.isascii() else payload.encode("utf-8", "replace").decode()
 
 
 def map_at(payload: object, *path: str) -> Payload:

@@ -35,7 +35,7 @@ def _draft(answer: Answer) -> Body:
     pieces = split(answer.text, DRAFT_CHARS) or ["…"]
     shown = ("…\n\n" if len(pieces) > 1 else "") + pieces[-1]
     running = [block for result in answer.commands[-1:] for block in blocks.command_card(result)]
-    content: list[Block] = [*_body_blocks(shown), *running, *_notes(answer)]
+    content = _paged([*_body_blocks(shown), *running, *_notes(answer)], [])[-1]
     content.append(blocks.actions(blocks.button("Stop", "duet_stop", answer.turn)))
     return Body({"text": _fallback(shown), "blocks": list[Json](content)})
 
@@ -47,8 +47,7 @@ def _final(answer: Answer) -> tuple[Body, ...]:
     files = _files(answer)
     if len(pages) > PAGES:
         note = blocks.small("The answer is longer than fits here: the whole is in *answer.md*.")
-        kept = [block for page in pages[: PAGES - 1] for block in page]
-        pages = [*_paged(kept, [])[: PAGES - 1], [*note, *foot]]
+        pages = [*pages[: PAGES - 1], *_paged(note, foot)]
         files = (FileData("answer.md", answer.text.encode("utf-8", "replace")), *files)
     bodies = [_page(page, number, len(pages), answer) for number, page in enumerate(pages, 1)]
     return (*bodies[:-1], Body(bodies[-1].content, files))
@@ -73,14 +72,13 @@ def _told(answer: Answer) -> list[Block]:
     content = _body_blocks(answer.text)
     for result in answer.commands:
         content += blocks.command_card(result)
-    if answer.ticket is not None:
-        content += blocks.ticket(answer.ticket)
     return content
 
 
 def _foot(answer: Answer) -> list[Block]:
-    """Give what stands below: sources, notes and the buttons."""
-    foot = [*blocks.sources(answer.sources), *_notes(answer)]
+    """Give what stands below and may never be left out: a waiting command, sources, notes and the buttons."""
+    foot = blocks.ticket(answer.ticket) if answer.ticket is not None else []
+    foot += [*blocks.sources(answer.sources), *_notes(answer)]
     buttons = []
     if answer.sources:
         buttons.append(blocks.button("Read the sources", "duet_sources", answer.turn))

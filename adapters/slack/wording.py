@@ -57,7 +57,9 @@ def _decoded_token(match: re.Match[str]) -> str:
         name = inside[1:].split("^")[0]
         return label or f"@{name}"
     address = inside.removeprefix("mailto:")
-    return address if label in ("", address, inside) else f"{label} ({address})"
+    if not label or address.partition("://")[2].rstrip("/") == label.rstrip("/"):
+        return label or address  # Slack made a link of what was typed without `https://`
+    return address if label in (address, inside) else f"{label} ({address})"
 
 
 def _unescaped(text: str) -> str:
