@@ -2,6 +2,7 @@
 
 import { getJson } from "./api.js";
 import { copyButton, duration, el, icon, serverHtml } from "./dom.js";
+import { markQuote, quoted } from "./quote.js";
 
 const LONG_OUTPUT_LINES = 20;
 const WORKING = { ask: "Looking it up", run: "Starting the sandbox" };
@@ -256,7 +257,7 @@ function sourceItem(source, turnId) {
         "span",
         { className: "source-where" },
         el("span", { className: "source-path" }, el("b", {}, source.document), source.heading ? ` › ${source.heading}` : "", el("span", { className: "meta" }, ` line ${source.line}`)),
-        source.quote ? el("q", { className: "source-quote" }, source.quote) : null,
+        source.quote ? el("q", { className: "source-quote" }, quoted(source.quote)) : null,
       ),
     ),
     opened,
@@ -275,19 +276,5 @@ async function openSection(place, source) {
     place.replaceChildren(el("h3", {}, section.heading), text, ...[away].filter(Boolean));
   } catch (error) {
     place.replaceChildren(el("p", { className: "fault" }, error.message));
-  }
-}
-
-/** Mark the quoted line where it stands in the section, if it lies in one run of text. */
-function markQuote(block, quote) {
-  if (!quote) return;
-  const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const at = walker.currentNode.data.indexOf(quote);
-    if (at < 0) continue;
-    const found = walker.currentNode.splitText(at);
-    found.splitText(quote.length);
-    found.replaceWith(el("mark", {}, quote));
-    return;
   }
 }

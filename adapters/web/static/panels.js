@@ -77,7 +77,7 @@ function promptHistory(sessionId, log) {
 }
 
 function callCard(call, number) {
-  const tokens = `${call.promptTokens} + ${call.replyTokens} tokens`;
+  const tokens = call.promptTokens || call.replyTokens ? `${call.promptTokens} + ${call.replyTokens} tokens` : "";
   const first = call.firstPieceMs === null ? "" : `first words after ${duration(call.firstPieceMs)}`;
   return el(
     "article",
