@@ -397,6 +397,9 @@ class FakeSlack:
             "response_metadata": {"next_cursor": str(start + limit) if more else ""},
         }
 
+    def _do_users_conversations(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"channels": [{"id": c.id} for c in self.channels.values() if BOT_USER in c.members]}
+
     def _do_users_info(self, args: dict[str, Any]) -> dict[str, Any]:
         user = self.users.get(args["user"])
         return {"user": user} if user else {"ok": False, "error": "user_not_found"}
