@@ -14,11 +14,12 @@ import os
 import secrets
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from sqlite_utils import Database as SqliteUtils
 
@@ -29,10 +30,44 @@ T = TypeVar("T")
 
 LOCK_WAIT_S = 10.0
 OTHERS_EVERY_S = 0.05
+WRITES_A_COMMIT = 64
+
+
+class _Write:
+    """A write that waits for its turn, and what came of it."""
+
+    def __init__(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        self._work = work
+        self._result: object = None
+        self._error: BaseException | None = None
+        self._has_changed = False
+
+    def run(self, conn: sqlite3.Connection) -> None:
+        """Run inside a savepoint: a fault undoes this write alone and is kept for who asked."""
+        before = conn.total_changes
+        conn.execute("SAVEPOINT one")
+        try:
+            self._result = self._work(conn)
+        except Exception as error:  # noqa: BLE001 - kept, and raised again where the write was asked for
+            conn.execute("ROLLBACK TO one")
+            self._error = error
+        conn.execute("RELEASE one")
+        self._has_changed = conn.total_changes > before
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+
+    def outcome(self) -> tuple[object, bool]:
+        """Give the result, and whether a row was changed. Raises: what the write raised."""
+        if isinstance(self._error, sqlite3.Error):
+            raise StoreUnavailable(f"The database cannot be used now: {self._error}.") from self._error
+        if self._error is not None:
+            raise self._error
+        return self._result, self._has_changed
 
 
 class Database:
-    """The file, its thread and its locks. Every method that ends in `write` or `read` runs in the one thread."""
+    """The file, its thread and its locks. Whatever `write` and `read` are given runs in the one thread."""
 
     def __init__(self, home: Path | None, *, owner: str | None = None) -> None:
         """Prepare; nothing is opened before `open`. `home=None` keeps everything in memory, for tests."""
@@ -41,6 +76,7 @@ class Database:
         self.tick = 0
         self._changed = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
+        self._writes: deque[_Write] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="duet-store")
         self._locks: list[IO[bytes]] = []
         self._write_lock: IO[bytes] | None = None
@@ -89,14 +125,18 @@ class Database:
         return self.home / "duet.db" if self.home else None
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, is_news: bool = True) -> T:
-        """Run `work` in one immediate transaction and commit; what it raises rolls back. Raises: StoreUnavailable.
+        """Run `work` as one transaction and commit; what it raises rolls back. Raises: StoreUnavailable.
 
-        `is_news=False` wakes nobody here: for what only the turn itself goes on from.
+        Writes that wait at the same time share a commit, which is what costs: each stands or falls by itself, and none
+        is answered before the commit. `is_news=False` wakes nobody here: for what only the turn itself goes on from.
         """
-        result, has_changed = await self._in_thread(lambda: self._write(work))
+        job = _Write(work)
+        self._writes.append(job)
+        await self._in_thread(self._commit_waiting)
+        result, has_changed = job.outcome()
         if has_changed and is_news:
             self._announce()
-        return result
+        return cast(T, result)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` without a transaction of its own."""
@@ -173,20 +213,27 @@ class Database:
         if self.home is not None:
             (self.home / "alive" / self.owner).unlink(missing_ok=True)
 
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
-        """Give what `work` gave, and whether it changed a row."""
-        with self._locked():
-            conn = self._conn
-            before = conn.total_changes
-            conn.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(conn)
-                conn.execute("COMMIT")
-            except BaseException:
-                if conn.in_transaction:
-                    conn.execute("ROLLBACK")
-                raise
-            return result, conn.total_changes > before
+    def _commit_waiting(self) -> None:
+        """Do the writes that wait, as one commit. The first call does them all; the others find nothing left to do."""
+        jobs = [self._writes.popleft() for _ in range(min(len(self._writes), WRITES_A_COMMIT))]
+        if not jobs:
+            return
+        try:
+            with self._locked():
+                conn = self._conn
+                conn.execute("BEGIN IMMEDIATE")
+                try:
+                    for job in jobs:
+                        job.run(conn)
+                    conn.execute("COMMIT")
+                except BaseException:
+                    if conn.in_transaction:
+                        conn.execute("ROLLBACK")
+                    raise
+        except BaseException as error:  # nothing was committed: none of them may think so
+            for job in jobs:
+                job.fail(error)
+            raise
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
