@@ -8,7 +8,6 @@ them. `await refresh()` takes in what changed since (a few milliseconds when not
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import sqlite3
@@ -24,8 +23,9 @@ from urllib.parse import quote
 from bot.checks import Check, Health
 from bot.conversation import RoomKey
 from bot.drivers.codex_access import Access, Catalogue
-from bot.drivers.codex_files import GLOBS, FoundFile, decode, find_files
+from bot.drivers.codex_files import GLOBS
 from bot.drivers.codex_index import Index, is_damage
+from bot.drivers.codex_intake import Changes, Progress, take_in
 from bot.drivers.codex_ranking import (
     DEFAULT_THRESHOLDS,
     Thresholds,
@@ -38,30 +38,27 @@ from bot.drivers.codex_text import LIMIT_QUESTION_CHARS
 from bot.drivers.codex_vectors import VectorModel, Vectors
 from bot.errors import CodexUnreadable, attempt
 from bot.ports import Findings
-from bot.sections import Document, Parsed, Section, parse_document
+from bot.sections import Document, Section
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]  # (done, of how many); called from a worker thread
 Way: TypeAlias = Literal["words", "meaning"]
 LoadModel = Callable[[], VectorModel | None]
 
 LEAST_COVERAGE = 0.9  # of the chunks must have vectors before search goes by meaning
 EMBEDDED_AT_ONCE = 32
 TOKENS_UP_TO_CHUNKS = 20_000  # token vectors take 55 KB a section: 1 GB here
-RELOAD_PAUSE_S = 5.0  # while vectors are being made
+RECALL_PAUSE_S = 5.0  # while vectors are being made
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What a refresh took in: documents new or changed, and documents gone."""
+class Memory:
+    """What searching holds in memory. `state` counts the changes of structure and of vectors that it knows of."""
 
-    replaced: tuple[str, ...] = ()
-    forgotten: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.replaced or self.forgotten)
+    state: tuple[int, int]
+    speller: Speller
+    vectors: Vectors | None
 
 
 class Codex:
@@ -89,12 +86,9 @@ class Codex:
         self._thresholds = self._read_thresholds()
         self._load_model = load_model
         self._model: VectorModel | None = None
-        self._vectors: Vectors | None = None
-        self._vectors_state = (-1, -1)
-        self._vectors_at = 0.0
+        self._memory = Memory((-1, -1), Speller({}, ()), None)
         self._chunks = 0
-        self._speller: Speller | None = None
-        self._speller_state = -1
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="codex-load")
         self._embedder = ThreadPoolExecutor(1, thread_name_prefix="codex-embed")
         self._embedding: asyncio.Task[None] | None = None
         self._work_left = asyncio.Event()
@@ -131,12 +125,13 @@ class Codex:
 
     def _connect(self) -> None:
         self._index = Index.open(self._index_path)
-        # The second connection reads for `search`, the third for `section`, which is asked on the loop's own thread.
+        # One connection for each thread; the desk's is for `section`, which is asked on the loop's own.
         self._search_index = Index(self._index_path)
+        self._memory_index = Index(self._index_path)
         self._desk = Index(self._index_path)
 
     def _disconnect(self) -> None:
-        for name in ("_index", "_search_index", "_desk"):
+        for name in ("_index", "_search_index", "_memory_index", "_desk"):
             if (index := getattr(self, name, None)) is not None:
                 index.close()
 
@@ -145,10 +140,10 @@ class Codex:
         if self._embedding:
             self._embedding.cancel()
             await asyncio.gather(self._embedding, return_exceptions=True)
-        for pool in (self._embedder, self._reader):
+        for pool in (self._embedder, self._loader, self._reader):
             await self._run(pool, lambda: None)  # what was running ends first
         await self._run(self._writer, self._disconnect)
-        for pool in (self._embedder, self._reader, self._writer):
+        for pool in (self._embedder, self._loader, self._reader, self._writer):
             pool.shutdown(wait=True)
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -163,8 +158,11 @@ class Codex:
                 raise
             log.warning("Found the index damaged (%s): it is made anew", error, extra={"action": "index_rebuild"})
         async with self._mending:
-            await self._run(self._reader, lambda: None)
+            for other in (self._reader, self._loader):
+                await self._run(other, lambda: None)
             await self._run(self._writer, self._rebuild)
+        self._all_embedded.clear()
+        self._work_left.set()
         return await self._run(pool, work)
 
     def _rebuild(self) -> None:
@@ -172,6 +170,7 @@ class Codex:
         self._index_path.unlink(missing_ok=True)
         self._connect()
         self._catalogue = replace(self._catalogue, structure=-1)
+        self._memory = replace(self._memory, state=(-1, -1), vectors=None)
         self._refresh(None)
 
     # The folder
@@ -182,6 +181,7 @@ class Codex:
         if changes and self._model:
             self._all_embedded.clear()
             self._work_left.set()
+        await self._mended(self._loader, self._recall)
         return changes
 
     async def watch(self, *, interval_s: float = 2.0, on_change: Callable[[Changes], None] | None = None) -> None:
@@ -206,44 +206,15 @@ class Codex:
                     on_change(changes)
 
     def _refresh(self, progress: Progress | None) -> Changes:
-        files, skipped = find_files(self.folder, globs=self._globs)
-        known = self._index.known()
-        gone = tuple(known.keys() - {file.name for file in files})
-        if gone:
-            self._index.forget(gone)
-        open_questions = [f for f in files if f.name not in known or not known[f.name].surely_unchanged(f)]
-        replaced: list[str] = []
-        for number, file in enumerate(open_questions, 1):
-            before = known.get(file.name)
-            if self._take_in(file, before.sha if before else b"", skipped):
-                replaced.append(file.name)
-            if progress:
-                progress(number, len(open_questions))
-        self._skipped = tuple(skipped)
+        taken = take_in(self._index, self.folder, globs=self._globs, progress=progress)
+        self._skipped = taken.skipped
         self._current_catalogue(self._index)
-        if not files:
+        if not taken.documents:
             raise CodexUnreadable(
                 f"The Codex folder {self.folder} holds no document ({', '.join(self._globs)}): "
                 "put Markdown files into it, or set `codex` (DUET_CODEX) to another folder."
             )
-        return Changes(tuple(replaced), gone)
-
-    def _take_in(self, file: FoundFile, known_sha: bytes, skipped: list[str]) -> bool:
-        """Index `file` if it holds something else than `known_sha` says; say whether it did."""
-        seen_ns = time.time_ns()
-        try:
-            data = Path(file.path).read_bytes()
-        except OSError as error:
-            skipped.append(f"{file.name}: it cannot be read ({error.strerror}).")
-            return False
-        sha = hashlib.sha256(data).digest()
-        if sha == known_sha:
-            self._index.touch(file, seen_ns=seen_ns)
-            return False
-        text, fault = decode(data, file.name)
-        parsed = parse_document(text, file.name) if not fault else _unread(file.name, fault)
-        self._index.replace(file, parsed, sha=sha, seen_ns=seen_ns)
-        return True
+        return taken.changes
 
     def _current_catalogue(self, index: Index) -> Catalogue:
         """Give the catalogue as `index` sees it now: a document just restricted must not slip through an old one."""
@@ -262,10 +233,10 @@ class Codex:
         index = self._search_index
         with index.reading():
             shut = self._current_catalogue(index).shut_to(room)
-            speller = self._current_speller()
+            memory = self._memory
+            speller, vectors = memory.speller, memory.vectors
             question, *earlier = [speller.mend(one[:LIMIT_QUESTION_CHARS]) for one in (question, *earlier[-1:])]
-            vectors = self._current_vectors()
-            if vectors is None or self._model is None:
+            if self._model is None or vectors is None or vectors.coverage < LEAST_COVERAGE:
                 found, confidence = search_by_words(index, question, earlier, shut=shut, limit=limit)
                 return findings(index, found, confidence, thresholds=self._thresholds["words"])
             found, confidence = search_by_meaning(
@@ -273,24 +244,25 @@ class Codex:
             )
             return findings(index, found, confidence, thresholds=self._thresholds["meaning"])
 
-    def _current_vectors(self) -> Vectors | None:
-        """Give the vectors as they stand in the index now; None where there are too few."""
-        if self._model is None:
-            return None
-        state = (self._search_index.counter("structure"), self._search_index.counter("vectors"))
-        stale = state[0] != self._vectors_state[0]
-        waited = time.monotonic() - self._vectors_at > RELOAD_PAUSE_S or self._all_embedded.is_set()
-        if stale or (state != self._vectors_state and waited):
-            self._vectors = Vectors.load(self._search_index)
-            self._vectors_state, self._vectors_at = state, time.monotonic()
-        return self._vectors if self._vectors and self._vectors.coverage >= LEAST_COVERAGE else None
+    def _recall(self) -> None:
+        """Bring what is held in memory for searching up to the index as it stands."""
+        index, memory = self._memory_index, self._memory
+        with index.reading():
+            state = (index.counter("structure"), index.counter("vectors"))
+            if state == memory.state:
+                return
+            speller = memory.speller
+            if state[0] != memory.state[0]:
+                speller = Speller(index.vocabulary(), self._model.known_words() if self._model else ())
+            vectors = Vectors.load(index, memory.vectors) if self._model else None
+            self._memory = Memory(state, speller, vectors)
 
     # Confidence
 
     @property
     def way(self) -> Way:
         """Give how search goes now: by `words`, or by words and `meaning`."""
-        vectors = self._vectors
+        vectors = self._memory.vectors
         return "meaning" if self._model and vectors and vectors.coverage >= LEAST_COVERAGE else "words"
 
     async def calibrate(self, low: float, high: float) -> Path:
@@ -322,14 +294,6 @@ class Codex:
             )
         return thresholds
 
-    def _current_speller(self) -> Speller:
-        structure = self._search_index.counter("structure")
-        if self._speller is None or structure != self._speller_state:
-            language = self._model.known_words() if self._model else frozenset()
-            self._speller = Speller(self._search_index.vocabulary(), language)
-            self._speller_state = structure
-        return self._speller
-
     # Vectors
 
     async def _start_embedding(self) -> None:
@@ -337,8 +301,10 @@ class Codex:
         if self._model is None:
             self._all_embedded.set()
             return
+        self._memory = Memory((-1, -1), Speller({}, ()), None)  # the speller needs the model's words
         model_id = self._model.model_id
         await self._run(self._writer, lambda: self._index.use_model(model_id))
+        await self._mended(self._loader, self._recall)
         self._work_left.set()
         self._embedding = asyncio.create_task(self._keep_embedding(), name="codex-embedding")
 
@@ -364,13 +330,17 @@ class Codex:
     async def _embed_all(self) -> None:
         whole = await self._mended(self._writer, lambda: self._index.count_unembedded())
         self._chunks = await self._mended(self._writer, lambda: self._index.chunk_count())
-        done = 0
+        done, recalled_at = 0, time.monotonic()
         while batch := await self._mended(self._writer, lambda: self._index.unembedded(limit=EMBEDDED_AT_ONCE)):
             rows = await self._run(self._embedder, partial(self._embed, batch))
             await self._mended(self._writer, lambda rows=rows: self._index.keep_vectors(rows))  # type: ignore[misc]
             done += len(batch)
             for progress in self._progress:
                 progress(min(done, whole), max(done, whole))
+            if time.monotonic() - recalled_at > RECALL_PAUSE_S:
+                await self._mended(self._loader, self._recall)
+                recalled_at = time.monotonic()
+        await self._mended(self._loader, self._recall)
 
     def _embed(self, batch: Sequence[tuple[bytes, str, bool]]) -> list[tuple[bytes, bytes, bytes, bytes]]:
         assert self._model is not None
@@ -434,7 +404,3 @@ class Codex:
             found.append(Check("search", Health.WARN, lost, mend))
         found += [Check("codex file", Health.WARN, fault, "Mend the file or leave it out.") for fault in self.faults]
         return tuple(found)
-
-
-def _unread(name: str, fault: str) -> Parsed:
-    return Parsed(Document(name, name, 0, (fault,)), ())

@@ -10,31 +10,34 @@ import fcntl
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from bot.drivers.codex_files import FoundFile
 from bot.drivers.codex_text import clean, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 5  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 6  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 CANDIDATES = 200  # chunks that the full-text index gives for one question
 
+# Numbers are never used twice (autoincrement): vectors held in memory may be older than the tables.
 _TABLES = """
-create table document(id integer primary key, name text not null unique, title text not null, sections int not null,
-    faults text not null, channels text, size int not null, mtime_ns int not null, sha blob not null,
-    seen_ns int not null, digest blob not null);
-create table section(id integer primary key, document int not null, key text not null unique, headings text not null,
-    anchor text not null, line int not null, end_line int not null, level int not null, text text not null);
+create table document(id integer primary key autoincrement, name text not null unique, title text not null,
+    sections int not null, faults text not null, channels text, size int not null, mtime_ns int not null,
+    sha blob not null, seen_ns int not null, digest blob not null);
+create table section(id integer primary key autoincrement, document int not null, key text not null unique,
+    headings text not null, anchor text not null, line int not null, end_line int not null, level int not null,
+    text text not null);
 create index section_document on section(document);
-create table chunk(id integer primary key, section int not null, passage text not null, text text not null,
-    hash blob not null);
+create table chunk(id integer primary key autoincrement, section int not null, passage text not null,
+    text text not null, hash blob not null);
 create index chunk_section on chunk(section);
 create index chunk_hash on chunk(hash);
-create table name(section int not null, text text not null, hash blob not null);
+create table name(id integer primary key autoincrement, section int not null, text text not null, hash blob not null);
 create index name_section on name(section);
 create table vector(hash blob primary key, vector blob not null, tokens blob not null, token_ids blob not null);
 create virtual table lexical using fts5(title, crumbs, heading, body,
@@ -82,15 +85,7 @@ class Match:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkVector:
-    """A chunk's vector and its tokens' numbers; None where it has not been embedded yet."""
-
-    chunk: int
-    section: int
-    document: int
-    vector: bytes | None
-    token_ids: bytes | None
+Table: TypeAlias = Literal["chunk", "name"]
 
 
 class Index:
@@ -353,20 +348,22 @@ class Index:
             )
             self._bump("vectors")
 
-    def chunk_vectors(self) -> list[ChunkVector]:
-        rows = self._db.execute(
-            "select c.id, c.section, s.document, v.vector, v.token_ids from chunk c join section s on s.id = c.section"
-            " left join vector v on v.hash = c.hash order by c.id"
-        )
-        return [ChunkVector(*row) for row in rows]
+    def vector_keys(self, table: Table) -> list[tuple[int, bytes]]:
+        """Give (number, hash) of every row of a table, in order."""
+        return self._db.execute(_KEYS[table]).fetchall()
 
-    def name_vectors(self) -> list[tuple[int, bytes | None]]:
-        """Give (section, vector) of every name, in order of section."""
-        return list(
-            self._db.execute(
-                "select n.section, v.vector from name n left join vector v on v.hash = n.hash order by n.section"
-            )
-        )
+    def vectors(self, table: Table, numbers: Sequence[int]) -> list[tuple[int, bytes, bytes]]:
+        """Give (number, vector, token ids) of those rows that have been embedded."""
+        return self._db.execute(_VECTORS[table], (json.dumps(numbers),)).fetchall()
+
+    def places_of_chunks(self) -> list[tuple[int, int]]:
+        """Give (section, document) of every chunk, in order of chunk."""
+        sql = "select c.section, s.document from chunk c join section s on s.id = c.section order by c.id"
+        return self._db.execute(sql).fetchall()
+
+    def sections_of_names(self) -> list[int]:
+        """Give the section of every name, in order of name."""
+        return [section for (section,) in self._db.execute("select section from name order by id")]
 
     def tokens(self, chunks: Sequence[int]) -> dict[int, bytes]:
         """Give the token vectors of chunks that have them."""
@@ -403,6 +400,17 @@ select f.chunk, c.section, s.document, f.score from (
 join chunk c on c.id = f.chunk join section s on s.id = c.section
 order by f.score desc, f.chunk
 """
+
+_KEYS: Mapping[Table, str] = {
+    "chunk": "select id, hash from chunk order by id",
+    "name": "select id, hash from name order by id",
+}
+_VECTORS: Mapping[Table, str] = {
+    "chunk": "select t.id, v.vector, v.token_ids from json_each(?) g"
+    " join chunk t on t.id = g.value join vector v on v.hash = t.hash",
+    "name": "select t.id, v.vector, v.token_ids from json_each(?) g"
+    " join name t on t.id = g.value join vector v on v.hash = t.hash",
+}
 
 _GIVEN = "select value from json_each(?)"
 _SECTION = (

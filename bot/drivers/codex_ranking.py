@@ -127,7 +127,7 @@ def search_by_meaning(
     scores = {name: np.zeros(len(vectors.chunks), np.float32) for name in ("words", "text", "name")}
     for text, weight, asked_vectors in parts:
         found = word_scores(index, text, shut)
-        rows = vectors.rows_of(list(found))
+        rows = vectors.texts.places_of(list(found))
         known = rows >= 0
         values = np.array([score for _, score in found.values()], np.float32)
         scores["words"][rows[known]] += weight * values[known]
