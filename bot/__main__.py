@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from adapters.terminal.once import Once
     from adapters.web.app import WebFront
     from bot.app import Parts
+    from bot.checks import Link
     from bot.drivers.codex import Codex
 
 
@@ -182,6 +183,18 @@ def evaluate(call: Call, questions: str, html: str | None, calibrate: bool) -> i
 def rooms(call: Call) -> int:
     """List every room that was ever asked in."""
     return _once(call, lambda once: once.rooms(), is_reading=True)
+
+
+@cli.command()
+@click.option("--day", metavar="YYYY-MM-DD", help="A day in UTC (default: today).")
+@reading
+def usage(call: Call, day: str | None) -> int:
+    """Show who used how many tokens in which room on one day, and their cost where a price is set."""
+    from bot.app import now_ms
+    from bot.budget import day_of
+
+    price = call.settings().budget_price
+    return _once(call, lambda once: once.usage(day or day_of(now_ms()), price), is_reading=True)
 
 
 @cli.command()
@@ -360,6 +373,7 @@ def _fronts(parts: Parts) -> tuple[list[Front], WebFront]:
 
     settings, duet = parts.settings, parts.duet
     fronts: list[Front] = []
+    links: dict[str, Callable[[], Link]] = {}
     routes = []
     if settings.slack_bot_token or settings.slack_app_token:
         from adapters.slack.app import EVENTS_PATH, SlackFront
@@ -368,12 +382,14 @@ def _fronts(parts: Parts) -> tuple[list[Front], WebFront]:
         duet.attach("slack", slack.outlet)
         routes += [("POST", EVENTS_PATH, slack.events_handler)] if slack.events_handler else []
         fronts.append(Front("Slack", slack.start, slack.close))
+        links["slack"] = lambda: slack.link
     if settings.discord_token:
         from adapters.discord import app as discord
 
         client = discord.Front(settings, duet)
         fronts.append(Front("Discord", client.start, client.close))
-    web = WebFront(duet, settings, extra_routes=routes)
+        links["discord"] = lambda: client.link
+    web = WebFront(duet, settings, extra_routes=routes, links=lambda: {name: link() for name, link in links.items()})
     return [Front("web", web.start, web.close), *fronts], web
 
 

@@ -29,7 +29,7 @@ from bot.lanes import Lanes
 from bot.live import Live, drained
 from bot.policy import Policy
 from bot.ports import ChatModel, Findings, Outlet, Retriever, Sandbox, Store
-from bot.records import LoggedCall, OpenTurn, RoomSummary
+from bot.records import LoggedCall, OpenTurn, RoomSummary, UsageRow
 from bot.redaction import Redactor
 from bot.resetting import Resetting
 from bot.sections import Document, Section
@@ -238,6 +238,10 @@ class Duet:
 
     async def rooms(self) -> list[RoomSummary]:
         return await self._store.rooms()
+
+    async def usage(self, day: str) -> list[UsageRow]:
+        """Give who used what on one UTC day."""
+        return await self._store.usage(day)
 
     async def sessions(self, room: RoomKey) -> list[SessionKey]:
         return await self._store.sessions(room)

@@ -175,3 +175,13 @@ class Used:
     turns: int = 0
     commands: int = 0
     tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one person used in one room on one UTC day (`2026-12-01`)."""
+
+    day: str
+    user: str
+    room: RoomKey
+    used: Used

@@ -66,6 +66,12 @@ class Once:
         self._print(outbound.dumped(outbound.rooms_json(rooms)) if self.as_json else outbound.rooms_text(rooms))
         return 0
 
+    async def usage(self, day: str, price_of_a_million: float) -> int:
+        rows = await self.terminal.duet.usage(day)
+        as_json = outbound.usage_json(day, rows, price_of_a_million)
+        self._print(outbound.dumped(as_json) if self.as_json else outbound.usage_text(day, rows, price_of_a_million))
+        return 0
+
     async def log(self, room: str) -> int:
         key = room_named(room)
         calls = await self._calls(key)

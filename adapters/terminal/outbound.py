@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from adapters.terminal.inbound import name_of
+from bot.budget import cost
 from bot.checks import Check, Health
 from bot.conversation import Answer, CommandResult, Ended, Outcome, RoomKey, SessionKey, Source, Ticket, TicketState
 from bot.ports import Findings, Hit
-from bot.records import LoggedCall, RoomSummary
+from bot.records import LoggedCall, RoomSummary, UsageRow
 from bot.redaction import neutralised, spelled_out
 from bot.sections import Document
 
@@ -248,6 +249,35 @@ def rooms_text(rooms: Sequence[RoomSummary]) -> str:
         for room in rooms
     ]
     return table(rows)
+
+
+def usage_json(day: str, rows: Sequence[UsageRow], price_of_a_million: float) -> JsonObject:
+    """Give one day's use; `cost` is in the currency of the price, 0 where none is set."""
+    return {
+        "day": day,
+        "usage": [
+            {
+                "user": row.user,
+                "room": str(row.room),
+                "turns": row.used.turns,
+                "commands": row.used.commands,
+                "tokens": row.used.tokens,
+                "cost": cost(row.used.tokens, price_of_a_million=price_of_a_million),
+            }
+            for row in rows
+        ],
+    }
+
+
+def usage_text(day: str, rows: Sequence[UsageRow], price_of_a_million: float) -> str:
+    if not rows:
+        return f"Nothing was asked on {day} (UTC)."
+    lines = [("user", "room", "turns", "commands", "tokens", "cost")]
+    for row in rows:
+        used = row.used
+        price = f"{cost(used.tokens, price_of_a_million=price_of_a_million):.2f}" if price_of_a_million else "-"
+        lines.append((row.user, str(row.room), str(used.turns), str(used.commands), str(used.tokens), price))
+    return table(lines)
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

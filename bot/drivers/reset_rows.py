@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bot.conversation import RoomKey, SessionKey
 from bot.drivers.database import Database
-from bot.records import OpenTurn, RoomSummary, Used
+from bot.records import OpenTurn, RoomSummary, UsageRow, Used
 
 # What a reset covers: a room with all its sessions, or one session.
 _IN_ROOM, _IN_SESSION = "t.room = :room", "t.session = :session"
@@ -149,6 +149,21 @@ class ResetRows:
                  WHERE day = ? AND (? = '' OR user = ?) AND (? = '' OR room = ?)"""
         row = await self._db.read(lambda c: c.execute(sql, (day, user, user, room, room)).fetchone())
         return Used(*row)
+
+    async def usage(self, day: str) -> list[UsageRow]:
+        """Give who used what, in which room, on one UTC day; the most tokens first."""
+        sql = "SELECT * FROM usage WHERE day = ? ORDER BY tokens DESC, turns DESC, user, room"
+
+        def work(c: sqlite3.Connection) -> list[UsageRow]:
+            return [
+                UsageRow(
+                    *(row["day"], row["user"], RoomKey.parse(row["room"])),
+                    Used(row["turns"], row["commands"], row["tokens"]),
+                )
+                for row in c.execute(sql, (day,))
+            ]
+
+        return await self._db.read(work)
 
 
 # Of before the reset: the generation it was heard under is not today's.
