@@ -286,3 +286,16 @@ def test_the_command_it_names_is_the_readmes_first() -> None:
         pytest.skip("README.md is not written yet")
     fenced = re.findall(r"```(?:bash|sh|console)?\n(.*?)\n```", readme.read_text("utf-8"), re.DOTALL)
     assert fenced[0].strip() == FIRST_COMMAND
+
+
+def test_the_page_about_the_command_line_names_every_command_and_field(duet: Program) -> None:
+    from bot.__main__ import cli
+
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    for name, command in cli.commands.items():
+        for inner in getattr(command, "commands", {"": None}):
+            assert f"`duet {name} {inner}".rstrip() in page
+    answer = duet("ask", CONVENTION, "--json").json
+    rooms = duet("rooms", "--json").json
+    for field in [*answer, *SOURCE_FIELDS, *COMMAND_FIELDS, *rooms["rooms"][0]]:
+        assert f"`{field}`" in page
