@@ -110,10 +110,10 @@ class Delivery:
 class FakeSlack:
     """Start it, point Duet at `api_url`, and let people act through `human`."""
 
-    def __init__(self, *, ack_within_s: float = 3.0, redelivers: int = 3, paced: bool = False) -> None:
+    def __init__(self, *, ack_within_s: float = 3.0, redelivers: int = 3) -> None:
         self.ack_within_s = ack_within_s
         self.redelivers = redelivers
-        self.paced = paced
+        self.pace_s = 0.0  # seconds that must lie between two posts into a channel
         self.scopes = set(ALL_SCOPES)
         self.users: dict[str, dict[str, Any]] = {}
         self.channels: dict[str, Channel] = {}
@@ -329,7 +329,7 @@ class FakeSlack:
         if error:
             return {"ok": False, "error": error}
         now = time.monotonic()
-        if self.paced and now - self._last_post.get(channel.id, 0) < 0.9:
+        if now - self._last_post.get(channel.id, 0) < self.pace_s:
             return {"ok": False, "error": "ratelimited"}
         self._last_post[channel.id] = now
         message = {

@@ -92,8 +92,8 @@ async def test_429_is_kept_for_its_channel_and_holds_up_no_other(office: Office)
 
 
 async def test_one_post_a_second_and_channel(open_office: Open, slack: FakeSlack) -> None:
-    slack.paced = True
-    office = await open_office(period_s=1.0)
+    slack.pace_s = 0.2  # instead of a second, as is the period
+    office = await open_office(period_s=0.25)
     threads = [await office.alice.mention(CHANNEL, QUESTION) for _ in range(3)]
     for ts in threads:
         await office.answers(thread=ts)

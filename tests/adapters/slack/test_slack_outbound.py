@@ -95,7 +95,7 @@ def elements(value: Any) -> list[dict[str, Any]]:
     return []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example(Answer("1.1", ""), True)
 @example(Answer("1.1", "<!channel>" * 900, Outcome.DRAFT), True)
 @example(Answer("1.1", "`" * 9000), True)
@@ -118,7 +118,7 @@ def test_any_answer_is_within_every_limit_and_pings_nobody(answer: Answer, markd
             assert block["type"] != "markdown" or not HIDDEN_PING.search(block["text"]), block
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t<>&@!`*_"), max_size=300))
 def test_what_a_command_printed_is_shown_byte_for_byte(output: str) -> None:
     card = blocks.command_card(CommandResult("ls", Ended.EXIT, 0, output))
