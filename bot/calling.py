@@ -72,6 +72,8 @@ class Calling:
         reply = parser.finish()
         scene.notes += reply.notes
         scene.tokens += finished.usage.prompt_tokens + finished.usage.reply_tokens
+        if finished.note:
+            scene.notes.append(finished.note)
         if finished.reason == "length":
             scene.notes.append("The reply was cut short: it reached the longest a reply may be.")
         step = Step(number, self._redact("".join(raw)), finished.model, ())

@@ -116,11 +116,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a complete reply. `reason` is `stop`, `length` or the endpoint's own word; `model` is who answered."""
+    """The end of a complete reply. `reason` is `stop`, `length` or the endpoint's own word; `model` is who answered.
+
+    `note` is a sentence for below the answer where another than the first of several models answered.
+    """
 
     reason: str
     usage: Usage
     model: str
+    note: str = ""
 
 
 Piece: TypeAlias = Text | Finished

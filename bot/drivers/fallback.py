@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from bot.checks import Check, Health
@@ -20,6 +20,7 @@ from bot.prompt import estimated_tokens
 
 log = logging.getLogger(__name__)
 
+OFFLINE = "offline"
 FIRST_REST_S = 15.0
 LONGEST_REST_S = 300.0
 QUOTA_REST_S = 3_600.0  # allowances are renewed by the day; nobody knows whose
@@ -103,6 +104,7 @@ class Fallback:
                     async for piece in pieces:
                         if isinstance(piece, Finished):
                             circuit.succeed()
+                            piece = replace(piece, note=piece.note or self._who(model))
                         yield piece
                 return
             except ContextTooLong:
@@ -121,6 +123,13 @@ class Fallback:
         if fault:
             raise fault
         raise ModelBusy(self._all_are_down(), retry_after_s=self._opens_in_s())
+
+    def _who(self, model: ChatModel) -> str:
+        """Say who answered in whose place; the answerer without a model says so itself."""
+        first = self._models[0]
+        if model is first or model.name == OFFLINE:
+            return ""
+        return f"Answered by {model.name}, because {first.name} does not answer just now."
 
     def _all_are_down(self) -> str:
         whys = dict.fromkeys(circuit.why for circuit in self._circuits if circuit.why)

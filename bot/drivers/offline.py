@@ -67,7 +67,7 @@ class Offline:
     async def checks(self) -> list[Check]:
         if self._stands_in:
             return [Check("language model", Health.OK, "quotes from the standards where no other model answers")]
-        mend = "Set DUET_MODEL_URL and DUET_MODEL, or run `duet model install local`."
+        mend = "Set DUET_MODEL_URL and DUET_MODEL, or run `duet model install local` and set DUET_MODEL_URL=local."
         return [Check("language model", Health.WARN, "none is configured; answers are quoted", mend)]
 
 

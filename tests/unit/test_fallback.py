@@ -86,6 +86,14 @@ async def test_when_one_is_down_the_next_answers_and_says_so(fault):
     assert await answer(Fallback([first, second])) == ("second", "second")
 
 
+async def test_the_answer_says_in_whose_place_another_model_gave_it():
+    both = Fallback([Model("first", ModelUnreachable("x")), Model("second")])
+    finished = [piece async for piece in both.stream(call()) if isinstance(piece, Finished)]
+    assert finished[0].note == "Answered by second, because first does not answer just now."
+    alone = [piece async for piece in Fallback([Model("first")]).stream(call()) if isinstance(piece, Finished)]
+    assert alone[0].note == ""
+
+
 async def test_a_dead_model_is_not_asked_by_every_turn():
     clock = Clock()
     first, second = Model("first", *[ModelTimeout("x")] * 9), Model("second")

@@ -69,7 +69,8 @@ async def test_of_several_the_next_answers_and_says_which_it_was():
         async with open_model(settings) as model:
             assert isinstance(model, Fallback)
             pieces = [piece async for piece in model.stream(CALL)]
-    assert pieces[-1] == Finished("stop", Usage(11, 7), "m2")
+    note = "Answered by m2, because m1 does not answer just now."
+    assert pieces[-1] == Finished("stop", Usage(11, 7), "m2", note)
 
 
 async def test_when_every_endpoint_is_down_the_sections_are_quoted_and_it_says_why():
