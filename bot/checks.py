@@ -1,4 +1,4 @@
-"""What `duet doctor` prints: every driver and adapter gives its own checks."""
+"""What `duet doctor` prints, and what `/readyz` asks: every driver and adapter gives its own."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ class Check:
     verdict: Health
     seen: str
     mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A platform's connection: whether it stands now, and how often it had to be made again."""
+
+    is_up: bool
+    reconnects: int = 0

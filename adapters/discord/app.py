@@ -28,6 +28,8 @@ from adapters.discord.surroundings import CDN_HOSTS, Looker
 from adapters.discord.sync import Sync
 from adapters.discord.tokens import Tokens
 from adapters.pacing import Pacer
+from bot.checks import Link
+from bot.conversation import Answer
 from bot.errors import BadInput, attempt
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Front:
         folder = settings.home_dir / "discord"
         self._settings = settings
         self._connected = asyncio.Event()
+        self._reconnects = 0
         self._tasks: set[asyncio.Task[object]] = set()
         self.client = build_client(settings)
         tokens = Tokens(now_ms=now_ms)
@@ -98,7 +101,7 @@ class Front:
             window_ms=int(settings.discord_catch_up_s * 1000),
         )
         self._listener.catch_up = self._catch_up
-        for handler in [*self._listener.handlers(), self.setup_hook, self.on_ready]:
+        for handler in [*self._listener.handlers(), self.setup_hook, self.on_ready, self.on_resumed]:
             self.client.event(handler)
         duet.attach(PLATFORM, self.outlet)
 
@@ -110,14 +113,27 @@ class Front:
         """Let answers out, and catch up."""
         is_first = not self._connected.is_set()
         self._connected.set()
+        self._reconnects += not is_first
         if is_first:
             strays = attempt(self._sync.clear_strays(), where="clearing stale commands")
             self._keep(asyncio.create_task(strays, name="discord-strays"))
         await self._listener.on_ready()
 
+    async def on_resumed(self) -> None:
+        self._reconnects += 1
+        await self._listener.on_resumed()
+
+    @property
+    def link(self) -> Link:
+        """Tell whether Discord can be heard, and how often the connection was made again."""
+        ws = self.client.ws
+        is_open = ws is not None and ws.open  # discord.py leaves `ws` None until the first connection
+        return Link(self._connected.is_set() and is_open, self._reconnects)
+
     async def start(self) -> None:
         """Log in and connect; Discord being out of reach is waited out. Raises: BadInput when it takes no token."""
         point(self._settings)
+        self.outlet.render(Answer("", "the first one imports the Markdown parser, which takes a tenth of a second"))
         try:
             await self._login()
             is_in = True

@@ -47,6 +47,7 @@ from adapters.slack.ingress import Handler, events_handler
 from adapters.slack.outlet import SlackOutlet
 from adapters.slack.socket import Clocks, Socket
 from adapters.slack.surroundings import Looking
+from bot.checks import Link
 from bot.conversation import Turn
 from bot.errors import BadInput, DuetError, Incident, OutletUnavailable, attempt
 
@@ -133,6 +134,11 @@ class SlackFront:
         """Tell whether events can come in now."""
         by_socket = any(socket.is_up for socket in self._sockets)
         return bool(self.installed) and not self.calls.dead and (by_socket or self.events_handler is not None)
+
+    @property
+    def link(self) -> Link:
+        """Tell whether Slack can be heard, and how often a socket had to be opened again."""
+        return Link(self.is_listening, sum(max(0, socket.lives - 1) for socket in self._sockets))
 
     async def _connect(self) -> None:
         wait_s = 1.0

@@ -60,6 +60,7 @@ class Socket:
         self._said_hello = asyncio.Event()
         self._is_crowded = False
         self._up = False
+        self.lives = 0
         self.is_refused = ""
 
     @property
@@ -113,6 +114,7 @@ class Socket:
                 await handler.connect_async()  # type: ignore[no-untyped-call]
                 await self._said_hello.wait()
             self._up = True
+            self.lives += 1
             log.info("Listening to Slack", extra={"action": "socket up"})
             await self._watch(handler)
         finally:

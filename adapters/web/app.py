@@ -29,6 +29,7 @@ from adapters.web import (
     page as pages,
 )
 from adapters.web.metrics import Metrics
+from bot.checks import Link
 from bot.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class WebFront:
         extra_routes: Sequence[ExtraRoute] = (),
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        links: Callable[[], Mapping[str, desks.Link]] = dict,
+        links: Callable[[], Mapping[str, Link]] = dict,
     ) -> None:
         self._settings = settings
         self._streams = desks.Streams()

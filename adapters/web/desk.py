@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import web
 
 from adapters.web.inbound import Caller, Stamp
+from bot.checks import Link
 from bot.conversation import Answer, Event, Settled, Turn
 
 if TYPE_CHECKING:
@@ -34,14 +35,6 @@ class Streams:
     @property
     def is_full(self) -> bool:
         return self.open >= self.limit
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A platform's connection: whether it stands, and how often it had to be made again."""
-
-    is_up: bool
-    reconnects: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from adapters.web.desk import Link
+    from bot.checks import Link
     from bot.duet import Status
 
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})

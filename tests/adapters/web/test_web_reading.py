@@ -10,8 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from adapters.web.app import build_app
-from adapters.web.desk import Desk, Link, Streams
+from adapters.web.desk import Desk, Streams
 from adapters.web.guard import Guard
+from bot.checks import Link
 from bot.duet import Status
 from tests.adapters.web.fake_duet import FakeDuet
 from tests.adapters.web.serving import DESCRIPTION, Api, calling
