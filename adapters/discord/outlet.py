@@ -11,6 +11,7 @@ from typing import TypeVar
 import discord
 
 from adapters.discord import faults, outbound
+from adapters.discord.drafts import Drafts
 from adapters.discord.permissions import missing
 from adapters.discord.posting import LATE, LATE_PRIVATE, TOO_LATE, Poster
 from adapters.discord.surroundings import Looker
@@ -52,6 +53,7 @@ class DiscordOutlet:
         self._tokens = tokens
         self._pacer = pacer
         self._now_ms = now_ms
+        self._drafts = Drafts(pacer, self._redrafted)
         self._typing: dict[str, asyncio.Task[None]] = {}
         self._told: OrderedDict[tuple[str, str], int] = OrderedDict()
 
@@ -83,6 +85,7 @@ class DiscordOutlet:
 
     async def close(self) -> None:
         """Stop showing that anything goes on."""
+        await self._drafts.close()
         running = set(self._typing.values())
         self._typing.clear()
         for task in running:
@@ -92,19 +95,24 @@ class DiscordOutlet:
 
     async def show(self, part: Part, *, draft: bool) -> str:
         """Edit `part.ref`, else create under `part.key`. Drafts of one channel are a second apart."""
-        channel = part.reply_to["channel"]
         if not draft:
-            return await self._asked(part, lambda: self._shown(part, draft=False), is_final=True)
-        await self._pacer.slot(channel)
-        ref = await self._asked(part, lambda: self._shown(part, draft=True), is_final=False)
-        await self._pacer.hold(channel)
-        return ref
+            await self._drafts.end(part.key)
+            return await self._asked(part, lambda: self._shown(part), is_final=True)
+        if part.ref:
+            self._drafts.put(part)
+            return part.ref
+        await self._pacer.slot(part.reply_to["channel"])
+        return await self._asked(part, lambda: self._shown(part), is_final=False)
 
-    async def _shown(self, part: Part, *, draft: bool) -> str:
-        return await (self._poster.edit(part, draft=draft) if part.ref else self._poster.create(part))
+    async def _shown(self, part: Part) -> str:
+        return await (self._poster.edit(part, draft=False) if part.ref else self._poster.create(part))
+
+    async def _redrafted(self, part: Part) -> str:
+        return await self._asked(part, lambda: self._poster.edit(part, draft=True), is_final=False)
 
     async def delete(self, part: Part) -> None:
         """Take away what stands there."""
+        await self._drafts.end(part.key)
         if part.ref:
             await self._asked(part, lambda: self._poster.delete(part), is_final=False)
 

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 import pytest_asyncio
 
-from tests.adapters.discord.wire import ACTION, QUESTION, REPLY, is_draft, on_the_wire
+from tests.adapters.discord.wire import ACTION, QUESTION, REPLY, Program, is_draft, on_the_wire
 from tests.doubles.discord import Fault, until
 from tests.scripted_model import Reply
 
@@ -20,7 +20,7 @@ LONG = "\n\n".join(f"Paragraph {n}: " + "word " * 60 for n in range(13))
 def replies(request):
     asked = request["messages"][-1]["content"]
     if "slowly" in asked:
-        return Reply(REPLY, before_s=2.5)
+        return Reply(REPLY, before_s=1.2)
     if "with a command" in asked:
         return "I look. <run>ls</run>"
     if "long text" in asked:
@@ -30,7 +30,7 @@ def replies(request):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def wire(tmp_path_factory):
-    async with on_the_wire(tmp_path_factory.mktemp("wire") / "home", replies=replies) as shared:
+    async with on_the_wire(tmp_path_factory.mktemp("wire") / "home", replies=replies, DUET_COMMANDS="ask") as shared:
         yield shared
 
 
@@ -115,12 +115,12 @@ async def test_a_rate_limit_in_the_middle_of_an_answer_keeps_the_order_of_its_pa
 
 async def test_a_rate_limited_channel_holds_no_other_up(wire, channel):
     other = await new_channel(wire, "beside")
-    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=4, times=1)]
+    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=2.5, times=1)]
     started = asyncio.get_running_loop().time()
     await wire.people.ask(QUESTION, channel=channel)
     await wire.people.ask(QUESTION, channel=other)
     await wire.answers(1, other)
-    assert asyncio.get_running_loop().time() - started < 4
+    assert asyncio.get_running_loop().time() - started < 2.5
     await wire.answers(1, channel)
 
 
@@ -148,7 +148,7 @@ async def test_a_post_that_fails_on_its_way_is_made_once(wire, channel, fault):
 
 
 async def test_an_answer_later_than_its_token_lives_comes_as_a_message(wire, channel):
-    made = await wire.people.slash("duet ask", question=f"{QUESTION} slowly", channel=channel, life_ms=1500)
+    made = await wire.people.slash("duet ask", question=f"{QUESTION} slowly", channel=channel, life_ms=600)
 
     def late():
         return [m for m in wire.discord.mine(channel) if m["id"] != made.get("original") and not is_draft(m)]
@@ -176,7 +176,7 @@ async def test_a_deleted_question_leaves_no_answer_and_a_deleted_channel_no_room
     wire.discord.messages[channel].remove(asked)
     gone = {"id": asked["id"], "channel_id": channel, "guild_id": wire.discord.guild}
     await wire.discord.tell("MESSAGE_DELETE", gone)
-    await asyncio.sleep(3)
+    await asyncio.sleep(1.6)
     assert not [m for m in wire.discord.mine(channel) if "Branches are named" in m["content"]]
 
 
@@ -199,16 +199,15 @@ async def test_a_stranger_may_not_ask_where_only_they_installed_duet(wire):
     await until(lambda: "people from outside" in (wire.people.answer_to(made) or {}).get("content", ""))
 
 
-async def test_an_approval_is_asked_for_and_given_on_the_wire(tmp_path):
-    async with on_the_wire(tmp_path / "home", replies=replies, DUET_COMMANDS="ask") as w:
-        await w.people.ask("list the files with a command")
-        [card] = await w.answers()
-        assert "**$** `ls`" in card["content"]
-        await w.people.press(card, "Approve", who=w.people.bob)
-        answers = await w.answers(2)
-        assert "Approved by bob" in answers[0]["content"]
-        # There is no engine here; that is said, and the answer comes all the same.
-        assert "not run" in answers[1]["content"]
+async def test_an_approval_is_asked_for_and_given_on_the_wire(wire, channel):
+    await wire.people.ask("list the files with a command", channel=channel)
+    [card] = await wire.answers(1, channel)
+    assert "**$** `ls`" in card["content"]
+    await wire.people.press(card, "Approve", who=wire.people.bob)
+    answers = await wire.answers(2, channel)
+    assert "Approved by bob" in answers[0]["content"]
+    # There is no engine here; that is said, and the answer comes all the same.
+    assert "not run" in answers[1]["content"]
 
 
 async def test_a_process_killed_in_the_middle_of_an_answer_leaves_one_answer(tmp_path):
@@ -242,6 +241,24 @@ async def test_a_connection_that_is_silently_dead_is_noticed_and_what_was_missed
         await w.people.ask(QUESTION)
         await until(lambda: w.discord.resumes > before, timeout_s=75)
         await w.answers()
+
+
+@pytest.mark.slow
+async def test_two_processes_on_one_folder_answer_each_question_once(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies) as w:
+        other = Program(tmp_path / "home", w.discord, w.model)
+        await other.start()
+        try:
+            for n in range(4):
+                await w.people.ask(QUESTION)
+                await w.answers(n + 1)
+            made = await w.people.slash("duet ask", question=QUESTION)
+            await until(lambda: "Branches are named" in (w.people.answer_to(made) or {}).get("content", ""))
+            await asyncio.sleep(0.5)
+            assert len(w.discord.mine()) == 5
+            assert len(w.model.requests) == 5
+        finally:
+            await other.stop()
 
 
 @pytest.mark.slow
