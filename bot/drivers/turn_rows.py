@@ -252,10 +252,12 @@ class TurnRows:
         return await self._db.read(lambda c: [str(row[0]) for row in c.execute(sql, (str(key),))])
 
     async def counts(self) -> Mapping[str, int]:
-        """Give how many turns are in each state."""
+        """Give how many turns are in each state, and how many rooms have a sandbox (`sandbox_rooms`)."""
 
         def work(c: sqlite3.Connection) -> dict[str, int]:
-            return dict(c.execute("SELECT state, count(*) FROM turns GROUP BY state").fetchall())
+            states = dict(c.execute("SELECT state, count(*) FROM turns GROUP BY state").fetchall())
+            rooms = c.execute("SELECT count(*) FROM sandboxes WHERE state <> 'none'").fetchone()[0]
+            return states | {"sandbox_rooms": rooms}
 
         return await self._db.read(work)
 
