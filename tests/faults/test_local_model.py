@@ -141,7 +141,8 @@ async def test_weights_that_are_not_installed_are_told_and_looked_for_again(open
     model._weights = lambda: found.pop(0)
     with pytest.raises(ModelUnreachable) as fault:
         await reply(model)
-    assert "duet model install local" in fault.value.room_text
+    assert "not installed" in fault.value.room_text
+    assert "duet model install local" in str(fault.value)
     assert await reply(model) == "Hello."
 
 
@@ -176,8 +177,8 @@ def test_weights_that_cannot_be_loaded_are_told_one_by_one(weights):
     assert fault_of(weights, free_bytes=10_000_000_000) is None
     assert "0.5 GB are free" in (fault_of(weights, free_bytes=500_000_000) or "")
     short = Weights(weights.path, weights.sha256, 5_000)
-    assert "not whole (4000 of 5000 bytes)" in (fault_of(short, free_bytes=None) or "")
-    assert "is missing" in (fault_of(Weights(weights.path / "no", "", 1), free_bytes=None) or "")
+    assert "not whole (4,000 of 5,000 bytes)" in (fault_of(short, free_bytes=None) or "")
+    assert "are missing" in (fault_of(Weights(weights.path / "no", "", 1), free_bytes=None) or "")
 
 
 def test_a_file_with_another_hash_is_refused_even_after_the_right_one_was_verified(weights):
@@ -210,7 +211,8 @@ async def test_the_real_child_says_in_one_line_what_is_wrong(tmp_path):
     server = LocalServer(Weights(tmp_path / "none.gguf", "0", 1))
     with pytest.raises(ModelUnreachable) as fault:
         await server.start()
-    assert "is missing" in fault.value.room_text
+    assert "are missing" in fault.value.room_text
+    assert str(tmp_path) not in fault.value.room_text
 
 
 async def test_the_child_ends_when_its_parent_is_killed(tmp_path, weights):
