@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bot.conversation import RoomKey
+from bot.drivers.ledger import SandboxRow, SandboxState
 from bot.errors import ModelBusy
 from bot.policy import Policy
 from tests.adapters.web.serving import Api, calling
@@ -191,3 +193,10 @@ async def test_a_question_that_is_not_covered_is_answered_so(build: Build, path:
         reply = await api.post(path, {"sessionId": "s1", "message": "what is our vacation policy?"})
         assert "does not cover" in reply.text
         assert world.model.calls == []
+
+
+async def test_the_rooms_that_have_a_sandbox_are_counted(build: Build) -> None:
+    async with world_over_http(build) as (world, api):
+        assert "duet_sandbox_rooms 0.0" in (await api.get("/metrics")).text
+        await world.store.put_sandbox(SandboxRow(RoomKey("web", "local", "r1"), state=SandboxState.LIVE))
+        assert "duet_sandbox_rooms 1.0" in (await api.get("/metrics")).text
