@@ -36,6 +36,7 @@ from bot.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
+AFTER_DONE_S = 0.05  # for the end of the stream itself
 AFTER_FINISH_S = 2.0  # for the usage that some endpoints send after the finish reason
 # Sent where they are understood; an endpoint that rejects the request is asked once more without them.
 OPTIONAL: dict[str, object] = {"stream_options": {"include_usage": True}, "temperature": 0.2}
@@ -190,7 +191,9 @@ class OpenAIModel:
                             yield Text(text)
                         elif reader.is_alive:
                             watch.touch()
-                        if reader.reason:
+                        if reader.is_done:
+                            watch.finish_within(AFTER_DONE_S)
+                        elif reader.reason:
                             watch.finish_within(AFTER_FINISH_S)
             except ModelError as error:
                 if not reader.is_complete:
@@ -208,12 +211,12 @@ class OpenAIModel:
             return
         async with aclosing(answer.events()) as batches:
             async for batch in batches:
+                if reader.is_done:
+                    continue  # the stream's own end: once it is read, the connection serves the next turn
                 text, fault = reader.read(batch)
                 yield text
                 if fault is not None:
                     raise fault
-                if reader.is_done:
-                    return
 
     async def _whole(self, answer: WireAnswer, reader: ReplyReader) -> str:
         """Read an answer that is no event stream: an error, a web page, or a reply in one piece."""

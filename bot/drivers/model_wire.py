@@ -76,9 +76,10 @@ class Watch:
 
     def finish_within(self, grace_s: float) -> None:
         """Wait no longer than that for what may still follow a complete reply."""
-        if not self._is_finishing:
+        due_at = min(self._now() + grace_s, self._ends_at)
+        if not self._is_finishing or due_at < self._due_at:
             self._is_finishing = True
-            self._due_at = min(self._now() + grace_s, self._ends_at)
+            self._due_at = due_at
             if self.on_sooner is not None:
                 self.on_sooner()
 
