@@ -171,7 +171,8 @@ class Answering:
             scene.surroundings = replace(scene.surroundings, text=self._redact(scene.surroundings.text))
         scene.notes += scene.surroundings.notes
         said = f"run {scene.question}" if scene.is_run else scene.question
-        await self._store.know_author(scene.turn, scene.author, said)
+        if (scene.author.name, scene.question) != (scene.turn.turn.author.name, scene.turn.turn.text):
+            await self._store.know_author(scene.turn, scene.author, said)
         for name, data in scene.surroundings.uploads:
             await attempt(
                 self._sandbox.put(scene.turn.turn.room, scene.turn.room_generation, name, data),

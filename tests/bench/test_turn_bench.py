@@ -34,8 +34,12 @@ MOST = 3.0
 STUB = """
 import asyncio, json, sys
 from aiohttp import web
-chunk = lambda text: "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}) + "\\n\\n"
-BODY = ("".join(chunk("Branches are named feature/x [1]. ") for _ in range(50))
+def chunk(text):
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return "data: " + json.dumps({"choices": [choice]}) + "\\n\\n"
+PIECES = ["Every branch ", "is named `feature/<ticket>-<words>`", " and hotfix branches ", "begin with `hotfix/` "]
+PIECES.append("[1]. ")
+BODY = ("".join(chunk(piece) for _ in range(10) for piece in PIECES)
         + 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\\n\\ndata: [DONE]\\n\\n').encode()
 async def model(request):
     await request.read()

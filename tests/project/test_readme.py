@@ -16,7 +16,8 @@ def settings_table() -> str:
     rows = ["| setting | environment | what it is | default |", "|---|---|---|---|"]
     for field in declared():
         default = field.default
-        shown = "" if default in (None, "", (), {}) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        said = str(default).lower() if isinstance(default, bool) else default
+        shown = "" if default in (None, "", (), {}) else f"`{said}`"
         if isinstance(default, tuple) and default:
             shown = f"`{','.join(default)}`"
         meta = field.metadata
