@@ -171,7 +171,7 @@ def host_arguments(spec: SandboxSpec) -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true", "seccomp=" + json.dumps(profile(), separators=(",", ":"))],
         "tmpfs": {
-            WORKSPACE: f"rw,exec,nosuid,nodev,size={size},nr_inodes=16384,mode=0700,uid=1000,gid=1000",
+            WORKSPACE: f"rw,exec,nosuid,nodev,size={size},nr_inodes=16384,mode=0777,uid=1000,gid=1000",
             "/tmp": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=2048,mode=1777",  # noqa: S108 - inside the container
         },
         "mem_limit": spec.memory_bytes,
@@ -187,6 +187,17 @@ def host_arguments(spec: SandboxSpec) -> dict[str, Any]:
     if spec.userns:
         arguments["userns_mode"] = spec.userns
     return arguments
+
+
+def podman_arguments(host: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Give the limits as podman takes them: the profile as a file, which is written; tmpfs without inodes and owner."""
+    path = folder / "seccomp.json"
+    path.write_text(json.dumps(profile()), "utf-8")
+    kept = [one for one in host["security_opt"] if not one.startswith("seccomp=")]
+    tmpfs = {place: re.sub(r"nr_inodes=\d+,|,uid=\d+,gid=\d+", "", options) for place, options in host["tmpfs"].items()}
+    # Podman asks for a number of processes above its own hard limit unless it is told one.
+    ulimits = [*host["ulimits"], ("nproc", 4096)]
+    return host | {"security_opt": [*kept, f"seccomp={path}"], "tmpfs": tmpfs, "ulimits": ulimits}
 
 
 def spec_hash(host: dict[str, Any], image_id: str) -> str:

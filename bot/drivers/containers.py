@@ -5,9 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.drivers.container import COMMAND_USER, HOLDER_PROCESSES, SandboxSpec, container_arguments, host_arguments
+from bot.drivers.container import (
+    COMMAND_USER,
+    HOLDER_PROCESSES,
+    SandboxSpec,
+    container_arguments,
+    host_arguments,
+    podman_arguments,
+)
 from bot.drivers.engine import CALL_TIMEOUT_S, Engine, InTheWay, NotThere
 from bot.drivers.exec_stream import CHUNK_BYTES, Exec, ExecEnd
 from bot.errors import SandboxUnavailable
@@ -54,10 +62,11 @@ class Found:
 class Containers:
     """The containers of one installation on one engine. Every verb may raise SandboxUnavailable."""
 
-    def __init__(self, engine: Engine, spec: SandboxSpec, *, install_id: str) -> None:
+    def __init__(self, engine: Engine, spec: SandboxSpec, *, install_id: str, folder: Path) -> None:
         self._engine = engine
         self._spec = spec
         self._install_id = install_id
+        self._folder = folder
 
     async def create(self, name: str) -> str:
         """Make and start a container; one of that name that is in the way is replaced."""
@@ -74,9 +83,7 @@ class Containers:
         def work(api: APIClient) -> str:
             image_id = image_id_of(api, self._spec.image)
             arguments = container_arguments(self._spec, image_id=image_id, install_id=self._install_id)
-            made = api.create_container(
-                **arguments, name=name, host_config=engine_form(api, host_arguments(self._spec))
-            )
+            made = api.create_container(**arguments, name=name, host_config=engine_form(api, self._host()))
             started = False
             try:
                 api.start(made["Id"])
@@ -92,6 +99,10 @@ class Containers:
             raise SandboxUnavailable(
                 f"The sandbox image {self._spec.image} is not on the engine.", mend="Run `duet image build`."
             ) from error
+
+    def _host(self) -> dict[str, Any]:
+        host = host_arguments(self._spec)
+        return podman_arguments(host, self._folder) if self._engine.is_podman else host
 
     async def current_hash(self) -> str:
         """Give the spec hash that a container made now would have; '' without the image."""

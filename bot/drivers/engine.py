@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60.0  # a start may queue behind many on a busy machine; an engine that hangs is noticed by the watch
+PODMANS_CONFLICTS = ("is already in use", "container state improper", "is not running")  # it calls them 500
 TESTED_API_VERSION = "1.41"
 WATCH_EVERY_S = 1.0
 PING_TIMEOUT_S = 3.0  # with WATCH_EVERY_S it keeps the promise that a hung engine is noticed within 5 s
@@ -91,6 +92,7 @@ class Engine:
         self._shut_until = 0.0
         self._reason = ""
         self.epoch = 0
+        self.is_podman = False
 
     async def call(self, work: Callable[[APIClient], T], *, limit_s: float = CALL_TIMEOUT_S) -> T:
         """Run `work` in a thread. Raises: SandboxUnavailable, NotThere, InTheWay."""
@@ -213,7 +215,7 @@ class Engine:
         except NotFound as error:
             raise NotThere(str(error.explanation or error)) from error
         except APIError as error:
-            if error.status_code == 409:
+            if error.status_code == 409 or any(words in str(error) for words in PODMANS_CONFLICTS):
                 raise InTheWay(str(error.explanation or error)) from error
             raise SandboxUnavailable(f"The Docker engine refused: {error.explanation or error}") from error
         except (DockerException, requests.RequestException, OSError) as error:
@@ -249,7 +251,9 @@ class Engine:
             )
         if self._version is None:
             with contextlib.closing(_client(MINIMUM_DOCKER_API_VERSION, options)) as asking:
-                self._version = _spoken(asking.version(api_version=False))
+                seen: dict[str, Any] = asking.version(api_version=False)
+            self.is_podman = any(one.get("Name") == "Podman Engine" for one in seen.get("Components") or ())
+            self._version = _spoken(seen)
         return _client(self._version, options)
 
     def _url(self) -> str:

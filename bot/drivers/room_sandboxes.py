@@ -58,7 +58,7 @@ class RoomSandboxes:
         self.ledger = ledger
         self.clock = clock
         self.names = Names(install_id)
-        self.containers = Containers(engine, spec, install_id=install_id)
+        self.containers = Containers(engine, spec, install_id=install_id, folder=folder)
         self.snapshots = Snapshots(folder)
         self.locks = RoomLocks(folder)
         self.standby = Standby(folder / "standby", names=self.names, containers=self.containers)

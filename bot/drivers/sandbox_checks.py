@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.checks import Check, Health
@@ -143,12 +145,13 @@ async def limits_check(engine: Engine, spec: SandboxSpec, *, install_id: str) ->
 
 @asynccontextmanager
 async def _probe_container(engine: Engine, spec: SandboxSpec, install_id: str) -> AsyncIterator[tuple[Containers, str]]:
-    containers = Containers(engine, spec, install_id=install_id)
-    container_id = await containers.create(Names(install_id).probes + secrets.token_hex(4))
-    try:
-        yield containers, container_id
-    finally:
-        await containers.remove(container_id)
+    with tempfile.TemporaryDirectory() as folder:
+        containers = Containers(engine, spec, install_id=install_id, folder=Path(folder))
+        container_id = await containers.create(Names(install_id).probes + secrets.token_hex(4))
+        try:
+            yield containers, container_id
+        finally:
+            await containers.remove(container_id)
 
 
 CGROUP_MEND = (

@@ -5,7 +5,7 @@ set -eu
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-1700000000}"
 packages=bash,coreutils,python3,git,jq,ripgrep,curl,ca-certificates,procps,less,file,patch,diffutils,findutils,gawk
 packages=$packages,make,xz-utils,unzip,tini
-# `essential` has no useradd: the user is written by hand.
+# `essential` has no useradd: the user is written by hand. The mount on /workspace takes its mode over.
 exec mmdebstrap --variant=essential --include="$packages" \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -13,7 +13,7 @@ exec mmdebstrap --variant=essential --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/lintian/*' --dpkgopt='path-exclude=/usr/share/bash-completion/*' \
     --customize-hook='echo "sandbox:x:1000:1000::/workspace:/bin/bash" >>"$1/etc/passwd"' \
     --customize-hook='echo "sandbox:x:1000:" >>"$1/etc/group"' \
-    --customize-hook='mkdir -p "$1/workspace" && chown 1000:1000 "$1/workspace"' \
+    --customize-hook='mkdir -p "$1/workspace" && chmod 777 "$1/workspace"' \
     --customize-hook='rm -rf "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/var/log/* "$1"/usr/share/zoneinfo/right' \
     --customize-hook='rm -rf "$1"/usr/lib/python3/dist-packages/__pycache__ "$1"/usr/share/gitweb' \
     --customize-hook='find "$1/usr/lib" -name "*.pyc" -delete' \

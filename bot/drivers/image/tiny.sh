@@ -4,6 +4,7 @@ set -eu
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/bin" "$root/tmp" "$root/etc" "$root/workspace" "$root/proc" "$root/sys" "$root/dev"
+chmod 777 "$root/workspace" # the mount takes this mode over; podman cannot be told an owner
 cp /bin/busybox "$root/bin/busybox"
 # An applet called busybox would point at itself, and every exec would say "Too many levels of symbolic links".
 for applet in $(/bin/busybox --list | grep -vx busybox); do ln -s busybox "$root/bin/$applet"; done
