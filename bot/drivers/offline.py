@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from bot.checks import Check, Health
 from bot.conversation import Usage
+from bot.parsing import parse_reply
 from bot.ports import Band, Finished, Hit, ModelCall, Piece, Profile, Text
 from bot.prompt import REFUSAL
 
@@ -25,6 +26,7 @@ SECTION_WEIGHTS = (1.0, 0.75, 0.55)
 
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`*\"'(\[])")
+_TAG = re.compile(r"<(/?(?:run|think))>", re.IGNORECASE)
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 _FUNCTION_WORDS = """
     a about all an and any are as at be but by can could do does for from get has have how i if in is it its long many
@@ -58,7 +60,7 @@ class Offline:
         self._stands_in = stands_in
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Piece]:
-        text = answer_from(call.question, call.findings.hits, band=call.findings.band)
+        text = _inert(answer_from(call.question, call.findings.hits, band=call.findings.band))
         if self._stands_in:
             text = text.replace(NO_MODEL_AT_ALL, STANDS_IN).replace(NO_MODEL, STANDS_IN)
         yield Text(text)
@@ -79,6 +81,13 @@ def answer_from(question: str, hits: Sequence[Hit], *, band: Band = Band.HIGH) -
     best = _best(asked, list(_passages(hits[:SECTIONS])), hits)
     quotes = "\n\n".join(_with_marker(passage) for passage in best)
     return f"{quotes}\n\n{NO_MODEL}"
+
+
+def _inert(quoted: str) -> str:
+    """Take the meaning from tags in what is quoted: the words of a section are never a command."""
+    if parse_reply(quoted).prose == quoted.strip():
+        return quoted
+    return _TAG.sub(r"&lt;\1&gt;", quoted)
 
 
 def words_of(text: str) -> frozenset[str]:
