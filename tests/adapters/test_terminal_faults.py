@@ -72,7 +72,10 @@ def bad_folders(folder: Path) -> dict[str, tuple[Path, str]]:
 def test_a_codex_that_cannot_be_read_is_named_with_the_setting(duet: Program, which: str) -> None:
     path, words = bad_folders(duet.folder)[which]
     assert_told(duet("ask", CONVENTION, "--codex", str(path)), 2, words, str(path), "DUET_CODEX")
-    assert_told_as_json(duet("search", CONVENTION, "--json", "--codex", str(path)), 2, "codex_unreadable")
+
+
+def test_a_codex_that_cannot_be_read_is_one_object_where_json_was_asked_for(duet: Program) -> None:
+    assert_told_as_json(duet("search", CONVENTION, "--json", "--codex", "missing"), 2, "codex_unreadable")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -124,7 +127,10 @@ def test_all_wrong_settings_are_told_at_once_with_the_nearest_right_name(duet: P
 )
 def test_wrong_usage_is_told_with_where_to_look(duet: Program, arguments: list[str]) -> None:
     assert_told(duet(*arguments), 2, "--help")
-    assert_told_as_json(duet(*arguments, "--json"), 2, "usage")
+
+
+def test_wrong_usage_is_one_object_where_json_was_asked_for(duet: Program) -> None:
+    assert_told_as_json(duet("ask", "--json"), 2, "usage")
 
 
 def test_a_damaged_database_is_told_and_left_as_it_is(duet: Program) -> None:

@@ -232,12 +232,8 @@ def test_setup_discord_prints_the_invite_link_once_the_token_is_known(duet: Prog
     assert (duet.folder / ".env").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_that_calls_us_back(duet: Program, shell: str) -> None:
-    assert "_DUET_COMPLETE" in duet("completion", shell).out
-
-
-def test_completion_knows_the_commands(duet: Program) -> None:
+def test_completion_is_a_script_that_calls_us_back_and_knows_the_commands(duet: Program) -> None:
+    assert "_DUET_COMPLETE" in duet("completion", "zsh").out
     ran = duet(env={"_DUET_COMPLETE": "bash_complete", "COMP_WORDS": "duet re", "COMP_CWORD": "1"})
     assert "plain,reset" in ran.out
 
