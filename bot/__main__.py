@@ -123,6 +123,24 @@ def run(call: Call, command: tuple[str, ...], room: str) -> int:
 
 
 @cli.command()
+@click.argument("path")
+@click.option("-o", "--output", metavar="FILE", help="Where to write it, - is the output; else its own name.")
+@in_room
+@acting
+def get(call: Call, path: str, output: str | None, room: str) -> int:
+    """Bring a file out of the room's sandbox; an existing file is not overwritten."""
+
+    async def work(parts: Parts, _: Terminal) -> int:
+        from adapters.terminal.inbound import room_named
+        from adapters.terminal.once import written_out
+
+        click.echo(written_out(await parts.duet.get_file(room_named(room), path), path, output), err=True)
+        return 0
+
+    return _with_duet(call, work, is_reading=True)
+
+
+@cli.command()
 @in_room
 @in_thread
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from adapters.terminal import outbound
 from adapters.terminal.app import Terminal
 from adapters.terminal.cli import EXIT_FAILED, EXIT_NOT_STARTED
 from adapters.terminal.inbound import room_named, session_named
+from adapters.terminal.progress import Progress
 from bot.conversation import Answer, Outcome, RoomKey, SessionKey
+from bot.errors import BadInput
 from bot.redaction import neutralised
 
 if TYPE_CHECKING:
+    from adapters.terminal.measuring import Index
     from bot.ports import Retriever
     from bot.records import LoggedCall
 
@@ -101,9 +106,29 @@ async def search(codex: Retriever, question: str, room: str, *, limit: int, expl
     return outbound.findings_text(findings, explain=explain)
 
 
-async def index(codex: Retriever, folder: str, *, as_json: bool) -> str:
-    """Give what `duet index` prints."""
+async def index(codex: Index, folder: str, *, as_json: bool) -> str:
+    """Give what `duet index` prints, once every section has its vectors."""
+    progress = Progress(sys.stderr, is_live=sys.stderr.isatty())
+    await codex.embedded(progress=lambda done, whole: progress.show("Making vectors", done, whole))
+    progress.end()
     documents = codex.documents(room_named("main"))
     if as_json:
         return outbound.dumped(outbound.documents_json(folder, documents))
     return outbound.documents_text(folder, documents)
+
+
+def written_out(data: bytes, path: str, output: str | None) -> str:
+    """Write a file of the sandbox to `output`, or under its own name here; say where. Raises: BadInput."""
+    if output == "-":
+        sys.stdout.buffer.write(data)
+        return f"{len(data):,} bytes"
+    # The name is the sandbox's word: its last part alone, and never over what is there.
+    place = Path(output or PurePosixPath(path).name)
+    try:
+        with place.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise BadInput(f"{place} is there already; name another place with --output.") from None
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {error.strerror}. Name another place with --output.") from error
+    return f"{place}: {len(data):,} bytes"
