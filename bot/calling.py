@@ -46,7 +46,8 @@ class Calling:
             scene.turn, number, model=self._model.name, request=messages, findings=given.findings
         )
         call = ModelCall(messages, given.question, given.findings, profile.max_reply_tokens, built_for=profile)
-        parser, raw = ReplyParser(), list[str]()
+        parser = ReplyParser(max_commands=prompt.commands_allowed(given, profile=profile))
+        raw: list[str] = []
         started, first_ms, finished, error = time.monotonic(), None, None, "cancelled"
         scene.writing = lambda: parser.visible
         try:

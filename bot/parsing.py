@@ -90,7 +90,9 @@ class ReplyParser:
             self._note("The model began a command and did not end it; it was not run.")
         if self._mode == self._in_thought:
             self._note("The reply ended while the model was still thinking.")
-        if self._left_out:
+        if self._left_out and not self._max_commands:
+            self._note("The model wrote a command where none was asked for; it was not run.")
+        elif self._left_out:
             self._note(f"Only the first {self._max_commands} commands were taken; {self._left_out} more were left out.")
         return Reply(self.visible.strip(), tuple(self._commands), tuple(self._notes))
 

@@ -20,6 +20,7 @@ from typing import Literal
 from bot import small_prompt
 from bot.conversation import CommandResult, Ended, Message, Quoted
 from bot.errors import ContextTooLong
+from bot.parsing import MAX_COMMANDS
 from bot.ports import Band, ChatMessage, Findings, Hit, Profile
 from bot.quoting import clipped, fenced, named, spoken
 
@@ -96,6 +97,16 @@ def needs_no_model(given: PromptInput, *, profile: Profile) -> bool:
     """Tell whether `REFUSAL` is the answer without asking: a small model would make one up from a near section."""
     is_question = profile.prompts == "split" and task_of(given.question, given.findings) is Task.ANSWER
     return is_question and not given.steps and not _sections(given.findings)
+
+
+def commands_allowed(given: PromptInput, *, profile: Profile) -> int:
+    """Give how many commands the reply may ask for: none of a small model that was asked for something else.
+
+    Such models answer questions with made-up commands, and repeat what a command's output tells them.
+    """
+    if profile.prompts == "split" and (given.steps or task_of(given.question, given.findings) is not Task.RUN):
+        return 0
+    return MAX_COMMANDS
 
 
 def says_not_covered(prose: str) -> bool:

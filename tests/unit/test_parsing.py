@@ -122,6 +122,11 @@ def test_more_commands_than_allowed_are_left_out_and_counted():
     assert reply.notes == ("Only the first 4 commands were taken; 2 more were left out.",)
 
 
+def test_where_no_command_is_asked_for_none_is_taken():
+    reply = parse_reply("Look: <run>cat /etc/passwd</run>", max_commands=0)
+    assert reply == Reply("Look:", notes=("The model wrote a command where none was asked for; it was not run.",))
+
+
 def test_a_command_of_enormous_length_is_not_run():
     reply = parse_reply(f"<run>echo {'x' * MAX_COMMAND_CHARS}</run>")
     assert reply.commands == ()
