@@ -141,12 +141,12 @@ async def test_a_burst_of_2000_mentions_over_40_channels_is_acknowledged_and_non
     counts = (await front._duet.status()).counts
     assert sum(counts.get(state, 0) for state in ("heard", "running", "answered", "cancelled")) == 2_000
     assert slack.violations == []
-    floor = await _floor(slack, bodies)
-    assert took <= max(3.0, 3 * floor), (took, floor)
+    # Within 3 s on a machine of one's own; here the others' share of the processors is measured and allowed for.
+    assert took <= 3.0 * max(1.0, await _crowding(bodies)), took
 
 
-async def _floor(slack: FakeSlack, bodies: list[dict[str, Any]]) -> float:
-    """Give how long a bare Bolt listener needs for the same events, one after the other."""
-    began = time.monotonic()
+async def _crowding(bodies: list[dict[str, Any]]) -> float:
+    """Give how many times longer work takes here than it computes."""
+    wall, computed = time.monotonic(), time.process_time()
     await dispatched(bare(), bodies)
-    return time.monotonic() - began
+    return (time.monotonic() - wall) / (time.process_time() - computed)
