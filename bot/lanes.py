@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from bot.conversation import TurnKind
 from bot.errors import Superseded, attempt
+from bot.logs import bound
 from bot.ports import Store
 from bot.records import OpenTurn
 
@@ -82,8 +83,9 @@ class Lanes:
             self._start(turn, self._beside if is_beside else self._work)
 
     def _start(self, turn: OpenTurn, work: Callable[[OpenTurn], Awaitable[None]]) -> None:
-        self._running[turn.seq] = asyncio.create_task(_as_task(work(turn)), name=f"turn {turn}")
-        wrapper = asyncio.create_task(self._see_through(turn, self._running[turn.seq]), name=f"lane {turn}")
+        with bound(turn.turn.session, turn.turn.id):  # both tasks keep it for their lines in the log
+            self._running[turn.seq] = asyncio.create_task(_as_task(work(turn)), name=f"turn {turn}")
+            wrapper = asyncio.create_task(self._see_through(turn, self._running[turn.seq]), name=f"lane {turn}")
         self._wrappers.add(wrapper)
         wrapper.add_done_callback(self._wrappers.discard)
 
