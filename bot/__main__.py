@@ -246,12 +246,12 @@ def doctor(call: Call, offline: bool) -> int:
         from adapters.discord.checks import checks as discord_checks
         from adapters.slack.checks import checks as slack_checks
         from adapters.terminal.outbound import checks_json, checks_text, have_failed
+        from adapters.web.checks import checks as web_checks
         from bot.chores import checks
 
         settings = call.settings()
-        found = [
-            check for look in (checks, slack_checks, discord_checks) for check in await look(settings, offline=offline)
-        ]
+        looks = (checks, slack_checks, discord_checks, web_checks)
+        found = [check for look in looks for check in await look(settings, offline=offline)]
         call.print(checks_text(found), lambda: checks_json(found))
         return EXIT_FAILED if have_failed(found) else 0
 
