@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -221,3 +222,11 @@ async def test_secrets_are_neither_stored_nor_shown_nor_sent_whoever_says_them(d
         assert secret not in sent
     assert key[16:] not in ran.out + log.out
     assert "[secret removed]" in log.out
+
+
+async def test_the_incident_of_a_failed_turn_stands_in_the_log_with_its_room_and_turn(duet: Program) -> None:
+    async with ScriptedModel([Reply(status=401, body="{}")], repeat_last=True) as model:
+        env = {"DUET_MODEL_URL": model.url, "DUET_MODEL": "m"}
+        incident = (await duet.call("ask", CONVENTION, "--json", env=env)).json["error"]["incident"]
+    (line,) = [line for line in (duet.folder / "home" / "duet.log").read_text().splitlines() if incident in line]
+    assert re.search(r" WARNING bot\.errors \[terminal/local/main [0-9a-f]{32}\] ", line)
