@@ -12,8 +12,15 @@ from tests.browser.conftest import Visit
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("dark", 1280, marks=pytest.mark.slow),
+        pytest.param("light", 360, marks=pytest.mark.slow),
+    ],
+)
 async def test_no_state_of_the_page_has_a_fault(visit: Visit, scheme: str, width: int) -> None:
     page = visit.page
     await page.emulate_media(color_scheme=scheme)
