@@ -246,8 +246,9 @@ class SlackFront:
                 joined = turn.session.thread == turn.id or await self._duet.is_joined(turn.session)
                 if joined or not only_if_joined:
                     await self._claim(turn)
-            case Withdrawn(turn):
-                await self._duet.withdraw(turn)
+            case Withdrawn(turn, only_if_joined):
+                if not only_if_joined or await self._duet.is_joined(turn.session):
+                    await self._duet.withdraw(turn)
             case RoomGone(room):
                 await self._duet.end(room)
             case Uninstalled(space):

@@ -42,9 +42,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The message of this turn was deleted."""
+    """The message of this turn was deleted. `only_if_joined` as for `Asked`: else it was no turn."""
 
     turn: Turn
+    only_if_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def _deleted(body: Payload, event: Payload, me: Identity) -> Heard | None:
         return None
     inner = {**before, "ts": ts, "channel": text_at(event, "channel"), "channel_type": text_at(event, "channel_type")}
     turn = _turn(body, inner, me)
-    return Withdrawn(turn) if turn else None
+    return Withdrawn(turn, only_if_joined=not about_us) if turn else None
 
 
 def _message(body: Payload, event: Payload, me: Identity, follow: Follow) -> Heard | None:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 EVENT_TYPE = "duet_part"
 FIND_MESSAGES = 2_000
+CLEAR_AGAIN_S = (0.5, 2.0)
 # Refs of what is not a message of the channel: it cannot be edited, deleted or found.
 UNPOSTED, RESPONDED, WHISPERED = "unposted", "responded", "whispered"
 
@@ -53,10 +54,14 @@ class SlackOutlet:
             return
         lock = self._status_locks.setdefault((channel, thread), asyncio.Lock())
         async with lock:
-            try:
-                await self._status(channel, thread, turn.reply_to.get("since", thread), text)
-            except OutletError as error:
-                log.info("Could not show a status: %s", error, extra={"action": "status"})
+            # A status that stays keeps people from writing, so its end is tried again.
+            for pause_s in (0.0,) if text else (0.0, *CLEAR_AGAIN_S):
+                await asyncio.sleep(pause_s)
+                try:
+                    await self._status(channel, thread, turn.reply_to.get("since", thread), text)
+                    break
+                except OutletError as error:
+                    log.info("Could not show a status: %s", error, extra={"action": "status"})
         if text is None and not lock.locked():
             self._status_locks.pop((channel, thread), None)
 

@@ -122,6 +122,29 @@ async def test_deleting_a_running_question_takes_back_its_draft_and_clears_the_s
     assert all("Stop" not in {b["label"] for b in buttons(m)} for m in office.slack.said(CHANNEL))
 
 
+async def test_deleting_a_message_of_a_thread_without_duet_brings_duet_into_none(office: Office) -> None:
+    root = await office.bob.write(CHANNEL, "lunch?")
+    ts = await office.bob.write(CHANNEL, "which branch of the diner?", thread=root)
+    await office.bob.remove(CHANNEL, ts)
+    await office.bob.write(CHANNEL, "what is our branch naming convention?", thread=root)
+    await office.settle()
+    assert office.slack.said(CHANNEL) == []
+
+
+async def test_34_what_was_heard_before_a_crash_is_answered_after_it(
+    open_office: Open, slack: FakeSlack, tmp_path: Any
+) -> None:
+    office = await open_office(home=tmp_path, model=FakeModel(lambda call: [3_600.0]))
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    await office.until(lambda: office.world.model.calls)
+    await office.front.close()
+    await office.world.duet.close()
+    await office.world.store.close()
+    again = await open_office(home=tmp_path)
+    await again.answers(thread=ts)
+    assert len(slack.said(CHANNEL)) == 1
+
+
 # 9, 10: loops.
 
 
@@ -523,6 +546,18 @@ async def test_the_status_is_set_at_once_and_cleared(office: Office) -> None:
     assert office.slack.statuses[0] == (CHANNEL, ts, "is thinking…")
     began = next(c.at for c in office.slack.calls if c.method == "assistant.threads.setStatus")
     assert began - min(c.at for c in office.slack.calls if c.method not in ("auth.test", "apps.connections.open")) < 0.3
+
+
+async def test_a_status_whose_clearing_fails_is_cleared_all_the_same(office: Office) -> None:
+    from tests.doubles.slack import Fault
+
+    office.slack.fault(
+        "assistant.threads.setStatus",
+        *(Fault(""), Fault("status", status=503), Fault("ratelimited", retry_after=0)),
+    )
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    await office.answers(thread=ts)
+    await office.until(lambda: office.slack.statuses[-1:] == [(CHANNEL, ts, "")])
 
 
 async def test_an_eye_shows_that_work_goes_on_where_there_is_no_status(office: Office) -> None:

@@ -40,8 +40,8 @@ def test_the_case_table(row: dict[str, Any]) -> None:
     match heard:
         case None:
             assert wanted is None
-        case Withdrawn(turn):
-            assert wanted == {"withdrawn": turn.id}
+        case Withdrawn(turn, only_if_joined):
+            assert {"withdrawn": turn.id} | ({"only_if_joined": True} if only_if_joined else {}) == wanted
         case RoomGone(room):
             assert wanted == {"gone": room.channel}
         case Uninstalled(space):

@@ -51,6 +51,10 @@ def test_the_manifest_asks_for_what_the_code_calls_and_hears() -> None:
         assert f"`/duet {word}" in code or word == "help"
 
 
+def test_42_tokens_do_not_rotate_since_one_workspace_needs_no_such_race() -> None:
+    assert manifest()["settings"]["token_rotation_enabled"] is False
+
+
 def test_direct_messages_to_the_app_are_switched_on() -> None:
     home = manifest()["features"]["app_home"]
     assert home["messages_tab_enabled"] is True
