@@ -27,7 +27,6 @@ from adapters.discord.posting import Poster
 from adapters.discord.surroundings import CDN_HOSTS, Looker
 from adapters.discord.sync import Sync
 from adapters.discord.tokens import Tokens
-from adapters.pacing import Pacer
 from bot.checks import Link
 from bot.conversation import Answer
 from bot.errors import BadInput, attempt
@@ -40,6 +39,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_REST_S = 60.0
 LOGIN_AGAIN_S = 30.0
+GUILDS_TOLD_S = 0.5  # after the last server was told, Discord counts as ready
 
 
 def now_ms() -> int:
@@ -79,7 +79,7 @@ class Front:
             Poster(self.client, tokens),
             looker,
             tokens,
-            pacer=Pacer(period_s=draft_period_s),
+            draft_period_s=draft_period_s,
             now_ms=now_ms,
             connected=self._connected,
         )
@@ -198,7 +198,7 @@ def build_client(settings: Settings) -> discord.Client:
         "intents": intents(settings),
         "allowed_mentions": discord.AllowedMentions.none(),
         "max_ratelimit_timeout": LONGEST_REST_S,
-        "enable_debug_events": False,
+        "guild_ready_timeout": GUILDS_TOLD_S,
     }
     if settings.discord_shards == 1:
         return discord.Client(**options)

@@ -28,7 +28,7 @@ TYPING_S = (
     8.0  # Discord shows it for ten: https://docs.discord.com/developers/resources/channel#trigger-typing-indicator
 )
 LOOK_BACK = 200
-CONNECT_S = 1.0
+CONNECT_S = 15.0
 TELL_AGAIN_MS = 60 * 60 * 1000
 
 
@@ -42,7 +42,7 @@ class DiscordOutlet:
         looker: Looker,
         tokens: Tokens,
         *,
-        pacer: Pacer,
+        draft_period_s: float,
         now_ms: Callable[[], int],
         connected: asyncio.Event,
     ) -> None:
@@ -51,9 +51,10 @@ class DiscordOutlet:
         self._poster = poster
         self._looker = looker
         self._tokens = tokens
-        self._pacer = pacer
+        self._draft_period_s = draft_period_s
+        self._pacer = Pacer(period_s=draft_period_s)
         self._now_ms = now_ms
-        self._drafts = Drafts(pacer, self._redrafted)
+        self._drafts = Drafts(self._pacer, self._redrafted)
         self._typing: dict[str, asyncio.Task[None]] = {}
         self._told: OrderedDict[tuple[str, str], int] = OrderedDict()
 
@@ -101,8 +102,10 @@ class DiscordOutlet:
         if part.ref:
             self._drafts.put(part)
             return part.ref
-        await self._pacer.slot(part.reply_to["channel"])
-        return await self._asked(part, lambda: self._shown(part), is_final=False)
+        # The first one comes at once, whatever else is edited in the channel; the next a period after it.
+        ref = await self._asked(part, lambda: self._shown(part), is_final=False)
+        self._pacer.rest(part.reply_to["channel"], self._draft_period_s)
+        return ref
 
     async def _shown(self, part: Part) -> str:
         return await (self._poster.edit(part, draft=False) if part.ref else self._poster.create(part))
@@ -118,8 +121,10 @@ class DiscordOutlet:
 
     async def _asked(self, part: Part, request: Callable[[], Awaitable[T]], *, is_final: bool) -> T:
         """Make a request to Discord and tell its refusal in the words of the outlet."""
-        if not self._connected.is_set():
-            raise OutletUnavailable("Discord is not connected yet.", retry_after_s=CONNECT_S)
+        try:
+            await asyncio.wait_for(self._connected.wait(), CONNECT_S)
+        except TimeoutError as error:
+            raise OutletUnavailable("Discord is not connected.", retry_after_s=CONNECT_S) from error
         try:
             return await request()
         except faults.RequestFailed as error:
