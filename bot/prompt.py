@@ -85,7 +85,8 @@ def build(given: PromptInput, *, profile: Profile) -> tuple[ChatMessage, ...]:
 def tightened(profile: Profile, *, context_tokens: int | None = None) -> Profile:
     """Give the profile to build for again after the endpoint found a prompt too long; it may have named its limit."""
     guess = profile.context_tokens * 6 // 10
-    return replace(profile, context_tokens=min(guess, context_tokens) if context_tokens else guess)
+    context = min(guess, context_tokens) if context_tokens else guess
+    return replace(profile, context_tokens=context, max_reply_tokens=min(profile.max_reply_tokens, context // 4))
 
 
 def estimated_tokens(messages: Iterable[ChatMessage]) -> int:

@@ -71,7 +71,7 @@ async def test_every_bad_endpoint_ends_in_a_plain_answer_and_the_next_turn_works
 
 
 async def test_a_prompt_that_was_too_long_is_built_again_shorter_and_the_turn_succeeds(build: Build):
-    too_long = Reply(status=400, body='{"error":{"type":"exceed_context_size_error","n_ctx":1500}}')
+    too_long = Reply(status=400, body='{"error":{"type":"exceed_context_size_error","n_ctx":1000}}')
     async with ScriptedModel(["x " * 900, too_long, "Branches are called `feature/…` [1]."]) as server:
         model = over(server)
         world = await build(model=model)
