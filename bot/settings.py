@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 from bot.errors import SettingsError
 
@@ -49,7 +50,14 @@ def web_address(value: str) -> str | None:
 def model_address(value: str) -> str | None:
     if value.rstrip("/").endswith("/chat/completions"):
         return "must end before /chat/completions (usually in /v1)"
-    return None if value == "local" else web_address(value)
+    if value == "local" or not value:
+        return None
+    try:
+        parts = urlsplit(value)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        has_host = False
+    return web_address(value) or (None if has_host else "must be a web address such as https://host/v1")
 
 
 ENDPOINT_KEYS = ("url", "name", "key", "profile", "context_tokens", "max_reply_tokens", "first_token_s")

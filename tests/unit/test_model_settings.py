@@ -43,6 +43,8 @@ def test_the_list_can_come_from_the_environment(tmp_path):
         ("[endpoints.x]\nurl = 'https://x/v1/chat/completions'", "must end before"),
         ("[endpoints.x]\nurl = 'https://x/v1'\nprofle = 'one'", "did you mean profile?"),
         ("[endpoints.local]\nurl = 'https://x/v1'", "a meaning of its own"),
+        ("[model]\nurl = 'http://host:no/v1'", "must be a web address such as https://host/v1"),
+        ("[model]\nurl = 'http:///v1'", "must be a web address"),
         ("[model]\nprofile = 'tiny'", "must be one of auto, one, split"),
         ("[model]\ncontext_tokens = -1", "at least 0"),
     ],
