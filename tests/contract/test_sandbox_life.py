@@ -54,6 +54,7 @@ async def test_an_idle_sandbox_is_stopped_with_its_files_and_starts_again(place:
     assert after.stdout == "deep\nx\n750\n"
 
 
+@pytest.mark.slow
 async def test_a_sandbox_idle_for_a_day_goes_with_its_files(place: Bench, sandbox: DockerSandbox) -> None:
     await run(sandbox, "echo a > f")
     await sandbox.settled()
@@ -64,6 +65,7 @@ async def test_a_sandbox_idle_for_a_day_goes_with_its_files(place: Bench, sandbo
     assert (await run(sandbox, "cat f")).exit_code == 1
 
 
+@pytest.mark.slow
 async def test_a_room_in_use_is_neither_saved_nor_stopped(place: Bench, sandbox: DockerSandbox) -> None:
     task = asyncio.create_task(run(sandbox, "sleep 1; echo done"))
     await asyncio.sleep(0.8)
@@ -172,6 +174,7 @@ async def test_the_first_command_of_a_room_takes_a_container_that_stands_by(plac
         assert len(place.containers(all=False)) == 2
 
 
+@pytest.mark.slow
 async def test_two_processes_never_take_the_same_standing_container(place: Bench) -> None:
     async with closing(place.sandbox(pool=1)) as one, closing(place.sandbox(pool=1)) as two:
         await one.upkeep.sweep(place.now_ms)
@@ -180,6 +183,7 @@ async def test_two_processes_never_take_the_same_standing_container(place: Bench
     assert [result.stdout for result in outputs] == ["one\n", "two\n"]
 
 
+@pytest.mark.slow
 async def test_standing_containers_of_an_older_make_are_replaced(place: Bench) -> None:
     async with closing(place.sandbox(pool=1)) as old:
         await old.upkeep.sweep(place.now_ms)
@@ -207,6 +211,7 @@ async def test_a_container_killed_from_outside_in_the_middle_is_said_and_the_roo
     assert (await run(sandbox, "cat f")).stdout == "kept\n"
 
 
+@pytest.mark.slow
 async def test_a_container_removed_from_outside_between_commands_is_made_anew(
     place: Bench, sandbox: DockerSandbox
 ) -> None:
@@ -217,12 +222,27 @@ async def test_a_container_removed_from_outside_between_commands_is_made_anew(
     assert (await run(sandbox, "cat f")).stdout == "kept\n"
 
 
+@pytest.mark.slow
 async def test_a_container_paused_from_outside_goes_on(place: Bench, sandbox: DockerSandbox) -> None:
     await run(sandbox, "echo kept > f")
     await sandbox.settled()
     with contextlib.closing(place.client()) as client:
         client.pause(place.containers()[0]["Id"])
     assert (await run(sandbox, "cat f")).stdout == "kept\n"
+
+
+async def test_a_sandbox_that_cannot_be_emptied_is_restarted_with_its_saved_files(
+    place: Bench, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(sandbox, "echo saved > f")
+    await sandbox.settled()
+    await sandbox.upkeep.sweep(place.now_ms + IDLE_MS)
+    monkeypatch.setattr("bot.drivers.containers.REAP_TRIES", 0)
+    result = await run(sandbox, "echo lost > g; kill -STOP $PPID; sleep 60")
+    assert result.ended is Ended.TIMEOUT
+    assert "had to be restarted; its files are as they were" in result.note
+    after = await run(sandbox, "ls; cat f; ps | grep -c '[s]leep 60'")
+    assert after.stdout == "f\nsaved\n0\n"
 
 
 async def test_destroying_ends_the_running_command(sandbox: DockerSandbox, place: Bench) -> None:
@@ -236,6 +256,7 @@ async def test_destroying_ends_the_running_command(sandbox: DockerSandbox, place
     assert (await run(sandbox, "true", generation=0)).ended is Ended.NOT_STARTED
 
 
+@pytest.mark.slow
 async def test_a_command_of_a_newer_generation_leaves_nothing_of_the_older(
     sandbox: DockerSandbox, place: Bench
 ) -> None:
@@ -245,6 +266,7 @@ async def test_a_command_of_a_newer_generation_leaves_nothing_of_the_older(
     assert (await run(sandbox, "true", generation=3)).ended is Ended.NOT_STARTED
 
 
+@pytest.mark.slow
 async def test_a_workspace_that_cannot_be_saved_is_not_thrown_away(place: Bench, sandbox: DockerSandbox) -> None:
     await run(sandbox, "echo kept > f")
     await sandbox.settled()
@@ -300,6 +322,7 @@ async def test_fifty_rooms_at_once_all_get_their_own_answer(place: Bench) -> Non
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
 
 
+@pytest.mark.slow
 async def test_more_rooms_than_may_run_at_once_all_get_their_own_answer(place: Bench) -> None:
     async with closing(place.sandbox(timeout_s=30, rooms_at_once=2)) as sandbox:
         rooms = [room(f"r{n}") for n in range(6)]
@@ -325,6 +348,7 @@ async def test_getting_follows_no_trick_out_of_the_room(sandbox: DockerSandbox) 
             await sandbox.get(room(), 0, path)
 
 
+@pytest.mark.slow
 async def test_nothing_of_the_bot_is_in_the_environment(place: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLACK_BOT_TOKEN", "canary-5521")
     monkeypatch.setenv("HTTPS_PROXY", "http://canary-5521@proxy:3128")
@@ -357,6 +381,7 @@ def test_an_engine_address_comes_from_the_environment() -> None:
     assert engine_address()
 
 
+@pytest.mark.slow
 async def test_a_row_put_while_a_reset_went_on_does_not_undo_it(place: Bench) -> None:
     async with closing(place.sandbox()) as sandbox:
         await run(sandbox, "true")

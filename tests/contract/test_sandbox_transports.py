@@ -86,6 +86,7 @@ async def test_missing_certificate_files_are_named(tls_engine: str, tmp_path: Pa
             await run(sandbox, "true")
 
 
+@pytest.mark.slow
 async def test_ssh_through_the_ssh_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = engine_address()
     programs = tmp_path / "bin"

@@ -57,6 +57,7 @@ async def test_an_image_of_the_present_recipe_is_well(tmp_path: Path) -> None:
         assert (await named(place, "sandbox image")).verdict is Health.OK
 
 
+@pytest.mark.slow
 async def test_an_image_of_an_older_recipe_says_so(place: Bench) -> None:
     with contextlib.closing(place.client()) as client:
         made = client.create_container(TINY, ["true"], labels={"duet.home": place.install_id})
@@ -84,7 +85,13 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("limit", "changes", "mend"), BROKEN, ids=[limit for limit, _, _ in BROKEN])
+SHORT_FORM = ("memory", "Seccomp", "root")
+
+
+@pytest.mark.parametrize(
+    ("limit", "changes", "mend"),
+    [pytest.param(*one, id=one[0], marks=[] if one[0] in SHORT_FORM else [pytest.mark.slow]) for one in BROKEN],
+)
 async def test_a_limit_that_is_not_in_force_is_seen_from_inside(
     place: Bench, monkeypatch: pytest.MonkeyPatch, limit: str, changes: dict[str, Any], mend: str
 ) -> None:

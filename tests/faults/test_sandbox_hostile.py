@@ -323,6 +323,18 @@ CASES = [
 
 # The short form runs at least one case of every kind; these run with it in the long form.
 LONG_FORM = {
+    "the holder killed",
+    "a background process",
+    "standard input read",
+    "quotes of every kind",
+    "99 KB of command",
+    "NUL in the command",
+    "keyctl",
+    "a device node",
+    "capabilities",
+    "the metadata address",
+    "the engine's socket",
+    "a sparse file",
     "a fork bomb in Python",
     "a stubborn fork bomb",
     "a background process that left its session",
