@@ -18,9 +18,10 @@ from bot.drivers.codex_vectors import VectorModel, Vectors, late_interaction
 from bot.ports import Band, Findings, Hit
 
 if TYPE_CHECKING:
-    from bot.drivers.codex_vectors import Floats, QuestionLike
+    from bot.drivers.codex_vectors import Floats, Numbers, QuestionLike
 
 FOLLOW_UP_WEIGHT = 0.6  # of the earlier question together with the new one; the new one alone has the rest
+CONSIDERED = 4_000  # chunks by words and text whose names are compared too
 RERANKED = 30
 
 # Cosines of this model lie close together: each is brought to the same mean and spread, or words would swamp them.
@@ -121,51 +122,88 @@ def search_by_meaning(
     limit: int,
 ) -> tuple[dict[int, Scored], float]:
     """Rank by words and meaning: give sections by number, best first, and the confidence."""
-    import numpy as np
-
-    parts = [(text, weight, model.question(text)) for text, weight in asked(question, earlier)]
-    scores = {name: np.zeros(len(vectors.chunks), np.float32) for name in ("words", "text", "name")}
-    for text, weight, asked_vectors in parts:
-        found = word_scores(index, text, shut)
-        rows = vectors.texts.places_of(list(found))
-        known = rows >= 0
-        values = np.array([score for _, score in found.values()], np.float32)
-        scores["words"][rows[known]] += weight * values[known]
-        scores["text"] += weight * levelled(vectors.text_cosines(asked_vectors.vector), TEXT_MEAN, TEXT_SPREAD)
-        scores["name"] += weight * levelled(vectors.name_cosines(asked_vectors.vector), NAME_MEAN, NAME_SPREAD)
-    first = WORDS_WEIGHT * scores["words"] + TEXT_WEIGHT * scores["text"] + NAME_WEIGHT * scores["name"]
-    if shut:
-        first[np.isin(vectors.documents, list(shut))] = -np.inf
-    order = np.argsort(-first, kind="stable")[: max(RERANKED, 4 * limit)]
-    order = order[np.isfinite(first[order])]
-    tokens = _token_scores(index, vectors, parts, [int(vectors.chunks[row]) for row in order[:RERANKED]])
-    ranked: list[tuple[int, Scored, float]] = []
-    for row in order:
-        chunk = int(vectors.chunks[row])
-        token = tokens.get(chunk, float(scores["text"][row]))  # a large Codex keeps no token vectors
-        score = (1 - TOKEN_SHARE) * float(first[row]) + TOKEN_SHARE * token
-        components = {name: float(values[row]) for name, values in scores.items()} | {"tokens": token}
-        sure = (components["text"] + token) / 2
-        ranked.append((int(vectors.sections[row]), Scored(chunk, score, components), sure))
+    parts = [Part(text, weight, model.question(text)) for text, weight in asked(question, earlier)]
+    stage = _first_stage(index, vectors, parts, shut)
+    order = stage.best(max(RERANKED, 4 * limit))
+    chunks = {place: int(vectors.chunks[stage.rows[place]]) for place in order}
+    tokens = _token_scores(index, vectors, parts, list(chunks.values())[:RERANKED])
+    ranked: list[tuple[int, Scored]] = []
+    for place, chunk in chunks.items():
+        components = {name: float(values[place]) for name, values in stage.components.items()}
+        components["tokens"] = tokens.get(chunk, components["text"])  # a large Codex keeps no token vectors
+        score = (1 - TOKEN_SHARE) * float(stage.total[place]) + TOKEN_SHARE * components["tokens"]
+        ranked.append((int(vectors.sections[stage.rows[place]]), Scored(chunk, score, components)))
     ranked.sort(key=lambda one: -one[1].score)
     best: dict[int, Scored] = {}
-    for section, scored, _ in ranked:
-        best.setdefault(section, scored)
-        if len(best) == limit:
-            break
-    return best, sureness(ranked[0][2]) if ranked else 0.0
+    for section, scored in ranked:
+        if len(best) < limit:
+            best.setdefault(section, scored)
+    return best, _confidence(ranked[0][1]) if ranked else 0.0
 
 
-def _token_scores(
-    index: Index, vectors: Vectors, parts: Sequence[tuple[str, float, QuestionLike]], chunks: Sequence[int]
-) -> dict[int, float]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One way of asking: the text, its weight and its vectors."""
+
+    text: str
+    weight: float
+    vectors: QuestionLike
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The first stage's scores of the chunks at `rows`; `total` adds the weighted components up."""
+
+    rows: Numbers
+    components: Mapping[str, Floats]
+    total: Floats
+
+    def best(self, count: int) -> list[int]:
+        """Give the places of the best `count`, best first."""
+        import numpy as np
+
+        order = np.argsort(-self.total, kind="stable")[:count]
+        return [int(place) for place in order if np.isfinite(self.total[place])]
+
+
+def _first_stage(index: Index, vectors: Vectors, parts: Sequence[Part], shut: Collection[int]) -> Stage:
+    import numpy as np
+
+    words_score, text = (np.zeros(len(vectors.chunks), np.float32) for _ in range(2))
+    for part in parts:
+        found = word_scores(index, part.text, shut)
+        rows = vectors.texts.places_of(list(found))
+        values = np.array([score for _, score in found.values()], np.float32)
+        words_score[rows[rows >= 0]] += part.weight * values[rows >= 0]
+        text += part.weight * levelled(vectors.text_cosines(part.vectors.vector), TEXT_MEAN, TEXT_SPREAD)
+    text[~vectors.texts.present] = 0.0  # not embedded yet: neither like nor unlike
+    total = WORDS_WEIGHT * words_score + TEXT_WEIGHT * text
+    if shut:
+        total[np.isin(vectors.documents, list(shut))] = -np.inf
+    if len(total) > CONSIDERED:
+        rows = np.sort(np.argpartition(-total, CONSIDERED)[:CONSIDERED])
+    else:
+        rows = np.arange(len(total))
+    name = np.zeros(len(rows), np.float32)
+    for part in parts:
+        name += part.weight * levelled(vectors.name_cosines(part.vectors.vector, rows), NAME_MEAN, NAME_SPREAD)
+    components = {"words": words_score[rows], "text": text[rows], "name": name}
+    return Stage(rows, components, total[rows] + NAME_WEIGHT * name)
+
+
+def _token_scores(index: Index, vectors: Vectors, parts: Sequence[Part], chunks: Sequence[int]) -> dict[int, float]:
     """Give the levelled late-interaction score of each chunk that has token vectors."""
-    passages = index.tokens(chunks)
+    passages, weights = index.tokens(chunks), vectors.token_weights
     totals: dict[int, float] = {}
-    for _, weight, question in parts:
-        for chunk, value in late_interaction(question, passages, vectors.token_weights).items():
-            totals[chunk] = totals.get(chunk, 0.0) + weight * (value - TOKEN_MEAN) / TOKEN_SPREAD * SPREAD
+    for part in parts:
+        for chunk, value in late_interaction(part.vectors, passages, weights).items():
+            totals[chunk] = totals.get(chunk, 0.0) + part.weight * (value - TOKEN_MEAN) / TOKEN_SPREAD * SPREAD
     return totals
+
+
+def _confidence(first: Scored) -> float:
+    """Give how sure it is that the section ranked first covers the question."""
+    return sureness((first.components["text"] + first.components["tokens"]) / 2)
 
 
 def levelled(cosines: Floats, mean: float, spread: float) -> Floats:

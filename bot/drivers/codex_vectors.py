@@ -173,12 +173,19 @@ class Vectors:
         """Give each chunk's likeness to `vector`."""
         return self.texts.cosines(vector)
 
-    def name_cosines(self, vector: Floats) -> Floats:
-        """Give each chunk's section's likeness by name: the best of its names."""
+    def name_cosines(self, vector: Floats, rows: Numbers) -> Floats:
+        """Give the likeness by name of the sections of the chunks at `rows`: the best of each section's names."""
         import numpy as np
 
-        best: Floats = np.maximum.reduceat(self.names.cosines(vector), self.name_starts)
-        return best[self.section_rows]
+        places = self.section_rows[rows]
+        starts = self.name_starts[places]
+        ends = np.append(self.name_starts[1:], len(self.names.rows))[places]
+        counts = ends - starts
+        firsts = np.cumsum(counts) - counts
+        names = np.arange(int(counts.sum())) - np.repeat(firsts - starts, counts)
+        likeness = self.names.rows[names].astype(np.float32) @ (vector / 127)
+        best: Floats = np.maximum.reduceat(likeness, firsts)
+        return best
 
 
 def late_interaction(question: QuestionLike, passages: Mapping[int, bytes], weights: Floats) -> dict[int, float]:
