@@ -97,6 +97,7 @@ class FakeDiscord:
 
     def __init__(self, *, heartbeat_s: float = 41.0) -> None:
         self.heartbeat_s = heartbeat_s
+        self.grants_content = True
         self.requests: list[Request] = []
         self.violations: list[str] = []
         self.faults: list[Fault] = []
@@ -266,6 +267,9 @@ class FakeDiscord:
                 self.identifies += 1
                 if payload["d"]["token"] != TOKEN:
                     await link.socket.close(code=4004)
+                    return
+                if payload["d"]["intents"] & MESSAGE_CONTENT and not self.grants_content:
+                    await link.socket.close(code=4014)
                     return
                 link.session = Session(f"session-{self.identifies}", payload["d"]["intents"])
                 self.sessions[link.session.id] = link.session

@@ -69,7 +69,7 @@ class Channel:
 class Fault:
     """What befalls one call. `do`: error (an error word), status (an HTTP one), ratelimited, drop_after, drop_before,
 
-    never (no answer), or '' with `slow_s`.
+    hang_after, never (no answer; the one took it in, the other did not), or '' with `slow_s`.
     """
 
     do: str
@@ -258,6 +258,8 @@ class FakeSlack:
                 call.error = "ratelimited"
                 return _limited(1)
         call.error = answer.get("error", "")
+        if fault.do == "hang_after":
+            await asyncio.sleep(3_600)
         if fault.do == "drop_after":
             assert request.transport
             request.transport.abort()

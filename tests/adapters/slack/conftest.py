@@ -90,9 +90,7 @@ async def slack() -> AsyncIterator[FakeSlack]:
     yield fake
     await fake.stop()
     assert fake.violations == []
-    for call in fake.made(
-        "chat.postMessage"
-    ):  # 24, 40: nothing becomes a mention or preview
+    for call in fake.made("chat.postMessage"):  # 24, 40: nothing becomes a mention or preview
         assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
         assert (call.args["parse"], call.args["link_names"]) == ("none", False)
     # 36: a stream dies after five minutes and its rest is lost, so none is begun.
