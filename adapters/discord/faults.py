@@ -45,7 +45,8 @@ NO_THREAD = frozenset(
 UNREACHABLE = frozenset({CANNOT_DIRECT_MESSAGE, NO_MUTUAL_GUILD})
 
 # What may be raised by a request that discord.py makes: its own family, and what it lets through from the connection.
-RequestFailed = (discord.DiscordException, aiohttp.ClientError, OSError, asyncio.TimeoutError)
+ConnectionLost = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+RequestFailed = (discord.DiscordException, *ConnectionLost)
 
 _REASONS = {
     MISSING_ACCESS: "Duet cannot see this channel.",

@@ -37,6 +37,7 @@ class _Attempt:
     reference: int | None
     nonce: str | None
     reopened: bool = False
+    again: bool = False
 
 
 class Poster:
@@ -177,6 +178,11 @@ class Poster:
                 if remedy is None:
                     raise
                 attempt = remedy
+            except faults.ConnectionLost:
+                # It may stand there already; with a nonce, asking again gives what stands there.
+                if attempt.nonce is None or attempt.again:
+                    raise
+                attempt = replace(attempt, again=True)
 
     async def _send_once(self, channel: discord.PartialMessageable, attempt: _Attempt) -> discord.Message:
         options: dict[str, Any] = {}

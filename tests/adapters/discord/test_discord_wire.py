@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from tests.adapters.discord.wire import ACTION, QUESTION, REPLY, Program, is_draft, on_the_wire
-from tests.doubles.discord import Fault, until
-from tests.scripted_model import Reply
+from tests.doubles.discord import FakeDiscord, Fault, until
+from tests.scripted_model import Reply, ScriptedModel
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -259,6 +259,18 @@ async def test_two_processes_on_one_folder_answer_each_question_once(tmp_path):
             assert len(w.model.requests) == 5
         finally:
             await other.stop()
+
+
+@pytest.mark.slow
+async def test_an_intent_that_is_not_granted_is_named_in_the_log_and_the_program_stays(tmp_path):
+    async with FakeDiscord() as discord, ScriptedModel(lambda _: REPLY) as model:
+        discord.grants_content = False
+        program = Program(tmp_path / "home", discord, model, DUET_DISCORD_MESSAGE_CONTENT="true")
+        await program.start()
+        await until(lambda: "Message Content intent" in program.log.read_text())
+        assert program.process.returncode is None
+        assert "Traceback" not in program.log.read_text()
+        await program.stop()
 
 
 @pytest.mark.slow
