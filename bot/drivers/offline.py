@@ -9,14 +9,19 @@ from dataclasses import dataclass
 
 from bot.checks import Check, Health
 from bot.conversation import Usage
+from bot.intent import wants_action
 from bot.parsing import parse_reply
-from bot.ports import Band, Finished, Hit, ModelCall, Piece, Profile, Text
-from bot.prompt import REFUSAL
+from bot.ports import Band, Findings, Finished, Hit, ModelCall, Piece, Profile, Text
+from bot.prompt import REFUSAL, Task, task_of
 
 NO_MODEL = "_No language model is configured, so this is quoted from the standards._"
 STANDS_IN = "_The language model does not answer just now, so this is quoted from the standards._"
 NO_MODEL_AT_ALL = (
     "_No language model is configured, so only the standards can be quoted; `run <command>` still runs a command._"
+)
+NEEDS_MODEL = (
+    "That needs a language model, and none answers here. Questions about the standards are answered by quoting them; "
+    "`run <command>` runs a command."
 )
 SECTIONS = 3
 QUOTES = 3
@@ -60,7 +65,7 @@ class Offline:
         self._stands_in = stands_in
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Piece]:
-        text = _inert(answer_from(call.question, call.findings.hits, band=call.findings.band))
+        text = NEEDS_MODEL if _needs_model(call.question, call.findings) else _inert(_quoted(call))
         if self._stands_in:
             text = text.replace(NO_MODEL_AT_ALL, STANDS_IN).replace(NO_MODEL, STANDS_IN)
         yield Text(text)
@@ -81,6 +86,23 @@ def answer_from(question: str, hits: Sequence[Hit], *, band: Band = Band.HIGH) -
     best = _best(asked, list(_passages(hits[:SECTIONS])), hits)
     quotes = "\n\n".join(_with_marker(passage) for passage in best)
     return f"{quotes}\n\n{NO_MODEL}"
+
+
+def _quoted(call: ModelCall) -> str:
+    return answer_from(call.question, call.findings.hits, band=call.findings.band)
+
+
+def _needs_model(question: str, findings: Findings) -> bool:
+    """Tell whether the question asks for work, not for a rule that happens to be found with the same words."""
+    if task_of(question, findings) is Task.RUN:
+        return True
+    if findings.band is Band.HIGH or not wants_action(question):
+        return False
+    asked = words_of(question)
+    found = frozenset[str]().union(
+        *(words_of(f"{hit.section.heading} {hit.section.text}") for hit in findings.hits[:1])
+    )
+    return len(asked & found) <= len(asked) / 2
 
 
 def _inert(quoted: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from bot.conversation import Usage
-from bot.drivers.offline import NO_MODEL, Offline, answer_from
+from bot.drivers.offline import NEEDS_MODEL, NO_MODEL, Offline, answer_from
 from bot.parsing import parse_reply
 from bot.ports import Band, Findings, Finished, Hit, ModelCall, Text
 from bot.prompt import REFUSAL
@@ -109,6 +109,19 @@ async def test_a_tag_in_a_sections_code_stays_as_it_is():
     text, _ = await reply("how to deploy?", Findings(hits(("Deploy", fenced)), 0.9, Band.HIGH))
     assert "<run>ls</run>" in parse_reply(text.text).prose
     assert parse_reply(text.text).commands == ()
+
+
+@pytest.mark.parametrize(
+    "question", ["write a python function that adds two numbers", "list the files here", "run `ls`"]
+)
+async def test_work_that_needs_a_model_is_not_answered_with_quotations(question):
+    text, _ = await reply(question, Findings(BOTH, 0.4, Band.MIDDLE))
+    assert text.text == NEEDS_MODEL
+
+
+async def test_a_rule_asked_for_as_a_request_is_quoted():
+    text, _ = await reply("show me how a hotfix branch is cut", Findings(BOTH[1:], 0.4, Band.MIDDLE))
+    assert "A hotfix branch is cut from the production tag, never from `main`. [1]" in text.text
 
 
 def test_a_section_without_text_is_named_by_its_heading():
