@@ -38,6 +38,15 @@ class Pacer:
             await channel.limiter.acquire()
         channel.free_at = _now() + self._period_s
 
+    async def try_slot(self, key: str) -> bool:
+        """Take a slot if one is free now; for what may as well be left out."""
+        channel = self._channel(key)
+        if channel.rest_until > _now() or not channel.limiter.has_capacity():
+            return False
+        await channel.limiter.acquire()
+        channel.free_at = _now() + self._period_s
+        return True
+
     async def hold(self, key: str) -> None:
         """Wait until the slot taken last is over, without taking another.
 

@@ -23,6 +23,9 @@ from bot.errors import OutletRefused
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
+# Edits are limited to 50 a minute over all channels together; drafts leave some of that to the answers.
+# https://docs.slack.dev/apis/web-api/rate-limits
+DRAFT_S, DRAFT_BURST = 1.5, 5
 PAGE = 200  # messages read at a time
 _CAUGHT = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError)
 
@@ -41,6 +44,7 @@ class Calls:
         self._token = token
         self._pacer = pacer
         self._edits = edits
+        self._drafts = Pacer(period_s=DRAFT_S, burst=DRAFT_BURST)
         self._session: aiohttp.ClientSession | None = None
         self.client = AsyncWebClient(
             token,
@@ -133,6 +137,10 @@ class Calls:
         )
         await self._call(edit, pace=channel)
         return ts
+
+    async def may_draft(self) -> bool:
+        """Tell whether the workspace has an edit to spare for a draft, and take it."""
+        return await self._drafts.try_slot("workspace")
 
     async def hold(self, channel: str) -> None:
         """Wait until the channel's last edit is a slot ago."""

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 EVENT_TYPE = "duet_part"
 FIND_MESSAGES = 2_000
 CLEAR_AGAIN_S = (0.5, 2.0)
+LEFT_OUT_S = 0.3  # until the next draft is worth rendering
 # Refs of what is not a message of the channel: it cannot be edited, deleted or found.
 UNPOSTED, RESPONDED, WHISPERED = "unposted", "responded", "whispered"
 
@@ -88,6 +89,9 @@ class SlackOutlet:
         channel = _channel(part)
         if part.ref in (RESPONDED, WHISPERED):
             return part.ref
+        if draft and part.ref not in (None, UNPOSTED) and not await self._calls.may_draft():
+            await asyncio.sleep(LEFT_OUT_S)
+            return part.ref  # left out: a later draft or the answer says it
         if part.ref not in (None, UNPOSTED) and await self._edit(part, channel, part.ref):
             await (self._calls.hold(channel) if draft else self._attach(part, part.body.files))
             return part.ref

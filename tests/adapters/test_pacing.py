@@ -63,6 +63,14 @@ async def test_a_rest_asked_for_while_one_waits_is_kept_too() -> None:
     assert now() - began >= 0.24
 
 
+async def test_what_may_be_left_out_never_waits() -> None:
+    pacer, began = Pacer(period_s=60, burst=2), now()
+    assert [await pacer.try_slot("C1") for _ in range(4)] == [True, True, False, False]
+    pacer.rest("C2", 60)
+    assert not await pacer.try_slot("C2")
+    assert now() - began < 1
+
+
 async def test_holding_takes_no_slot() -> None:
     pacer = Pacer(period_s=0.1)
     await pacer.slot("C1")

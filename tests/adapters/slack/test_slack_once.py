@@ -111,6 +111,15 @@ async def test_26_a_limit_while_drafting_loses_no_answer(open_office: Open) -> N
     assert answer["ts"] == office.slack.said(CHANNEL, thread=ts)[0]["ts"]
 
 
+async def test_drafts_leave_most_of_the_workspaces_edits_to_the_answers(open_office: Open) -> None:
+    pieces: list[Any] = [item for n in range(40) for item in (f"Sentence number {n}. ", 0.02)]
+    office = await open_office(model=FakeModel(lambda call: pieces))
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    (answer,) = await office.answers(thread=ts)
+    assert "Sentence number 39." in str(answer["blocks"])
+    assert 2 <= len(office.slack.made("chat.update")) <= 8
+
+
 # 27: errors that a person can act on.
 
 
