@@ -144,7 +144,10 @@ async function run(view, open) {
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof api.ApiError) {
+      // A turn that another tab is only just sending is not known yet.
+      const early = error instanceof api.ApiError && error.status === 404 && tries < TRIES - 1;
+      if (error instanceof api.ApiError && !early) {
+        view.resend = tries === 0 ? open : null;
         view.show(failure(view.turnId, error.message));
         break;
       }
@@ -169,9 +172,11 @@ function failure(turnId, text) {
 
 function retry(view) {
   const { turnId } = view;
+  const open = view.resend ?? ((signal) => api.retry(view.sessionId, turnId, signal));
+  view.resend = null;
   view.working();
   message.focus();
-  run(view, (signal) => api.retry(view.sessionId, turnId, signal));
+  run(view, open);
 }
 
 function decide(view, ticketId, verdict) {
