@@ -115,7 +115,7 @@ class Codex:
         """
         codex = cls(folder, index_path, base_url=base_url, globs=globs, rooms=rooms or {}, load_model=load_model)
         try:
-            await codex._run(codex._writer, codex._connect)
+            await codex._mended(codex._writer, codex._connect)
             await codex.refresh(progress=progress)
             await codex._start_embedding()
         except BaseException:
@@ -153,9 +153,12 @@ class Codex:
         """Run `work`; where the index turns out to be damaged, make it anew and run it again."""
         try:
             return await self._run(pool, work)
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, OSError) or not is_damage(error):
+                raise CodexUnreadable(
+                    f"The index {self._index_path} cannot be used ({error}): "
+                    "make room there, and let this user read and write it."
+                ) from error
             log.warning("Found the index damaged (%s): it is made anew", error, extra={"action": "index_rebuild"})
         async with self._mending:
             for other in (self._reader, self._loader):
@@ -333,7 +336,7 @@ class Codex:
         done, recalled_at = 0, time.monotonic()
         while batch := await self._mended(self._writer, lambda: self._index.unembedded(limit=EMBEDDED_AT_ONCE)):
             rows = await self._run(self._embedder, partial(self._embed, batch))
-            await self._mended(self._writer, lambda rows=rows: self._index.keep_vectors(rows))  # type: ignore[misc]
+            await self._mended(self._writer, partial(self._keep, rows))
             done += len(batch)
             for progress in self._progress:
                 progress(min(done, whole), max(done, whole))
@@ -341,6 +344,9 @@ class Codex:
                 await self._mended(self._loader, self._recall)
                 recalled_at = time.monotonic()
         await self._mended(self._loader, self._recall)
+
+    def _keep(self, rows: Sequence[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        self._index.keep_vectors(rows)
 
     def _embed(self, batch: Sequence[tuple[bytes, str, bool]]) -> list[tuple[bytes, bytes, bytes, bytes]]:
         assert self._model is not None
