@@ -231,7 +231,7 @@ def _turn(body: Payload, event: Payload, me: Identity) -> Turn | None:
         text,
         _milliseconds(ts),
         kind=TurnKind.RESET if is_reset else TurnKind.ASK,
-        files=tuple(filter(None, map(_attachment, list_at(event, "files")))),
+        files=tuple(filter(None, map(attachment, list_at(event, "files")))),
         reply_to=reply_to,
     )
 
@@ -243,7 +243,8 @@ def _without_own_mention(text: str, me: Identity) -> str:
     return decoded(text).strip()
 
 
-def _attachment(file: Payload) -> Attachment | None:
+def attachment(file: Payload) -> Attachment | None:
+    """Give a file object as an attachment; its address is `file:<id>` where Slack keeps the details back."""
     name = text_at(file, "name") or text_at(file, "title") or text_at(file, "id")
     size = file.get("size")
     return (
@@ -302,7 +303,7 @@ def hear_shortcut(body: Payload, me: Identity, *, now_ms: int) -> Ordered | None
         case "ask_duet":
             said = decoded(text_at(message, "text"))[:_MAX_TEXT]
             text = "What do our standards say about this message?\n\n" + "\n".join(f"> {s}" for s in said.split("\n"))
-            files = tuple(filter(None, map(_attachment, list_at(message, "files"))))
+            files = tuple(filter(None, map(attachment, list_at(message, "files"))))
             return Asked(_replaced(turn, TurnKind.ASK, reply_to, text=text, files=files))
         case "reset_duet":
             return ResetWanted(_replaced(turn, TurnKind.RESET, reply_to))

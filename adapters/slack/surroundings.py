@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from adapters.slack.calls import Calls
 from adapters.slack.identity import Identity
-from adapters.slack.inbound import Payload, map_at, text_at
+from adapters.slack.inbound import Payload, attachment, map_at, text_at
 from adapters.slack.wording import decoded, mentioned, named, one_line
 from bot.conversation import Attachment, Author, Quoted, SessionKey, Standing, Surroundings, Turn, TurnKind
 from bot.errors import OutletError, OutletUnavailable
@@ -164,13 +164,23 @@ class Looking:
 
     async def _files(self, turn: Turn, notes: list[str]) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
-        for file in turn.files[:FILES]:
+        for given in turn.files[:FILES]:
+            file = given
             try:
+                file = await self._known(file)
                 found.append((file.name, await self._text_of(file)))
             except (OutletError, _NotRead) as error:
                 notes.append(f"{one_line(file.name, 80)} was not read: {error}")
         notes += [f"{one_line(file.name, 80)} was not read: too many files." for file in turn.files[FILES:]]
         return tuple(found)
+
+    async def _known(self, file: Attachment) -> Attachment:
+        """Give the file with what Slack kept back in a shared channel: its name, kind and address."""
+        if not file.where.startswith("file:"):
+            return file
+        id = file.where.removeprefix("file:")
+        told = await _patiently(lambda: self._calls.file(id))
+        return attachment(told) or file
 
     async def _text_of(self, file: Attachment) -> str:
         if not is_text(file):
@@ -178,8 +188,6 @@ class Looking:
         if file.size_bytes > FILE_BYTES:
             raise _NotRead(f"it is larger than {FILE_BYTES // 1024} KiB.")
         url = file.where
-        if url.startswith("file:"):
-            url = text_at(await self._calls.file(url.removeprefix("file:")), "url_private")
         if not self._is_slacks(url):
             raise _NotRead("it is kept outside Slack.")
         data = await _patiently(lambda: self._calls.download(url, limit_bytes=FILE_BYTES))

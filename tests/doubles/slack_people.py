@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.doubles.slack import APP, BOT_USER, TEAM, Delivery, FakeSlack
 
 CHANNEL_TYPES = {"channel": "channel", "group": "group", "im": "im", "mpim": "mpim"}
+
+# Ids of files, or file objects as Slack would send them.
+Files: TypeAlias = Sequence[str | Mapping[str, Any]]
 
 # What every file object carries: https://docs.slack.dev/reference/objects/file-object
 _FILE: dict[str, Any] = {
@@ -39,9 +42,7 @@ class Person:
 
     # Writing.
 
-    async def mention(
-        self, channel: str, text: str, *, thread: str = "", files: tuple[str, ...] = (), **more: Any
-    ) -> str:
+    async def mention(self, channel: str, text: str, *, thread: str = "", files: Files = (), **more: Any) -> str:
         """Write to Duet. Slack sends it twice: as `app_mention` and as `message`, with different event ids."""
         return await self.write(channel, f"<@{BOT_USER}> {text}".strip(), thread=thread, files=files, **more)
 
@@ -51,7 +52,7 @@ class Person:
         text: str,
         *,
         thread: str = "",
-        files: tuple[str, ...] = (),
+        files: Files = (),
         order: tuple[str, ...] = ("message", "app_mention"),
         wait: bool = True,
         **more: Any,
@@ -71,7 +72,7 @@ class Person:
             if root is not None:
                 root.setdefault("thread_ts", thread)
         if files:
-            message |= {"files": [self.slack.files[id] for id in files]}
+            message |= {"files": [self.slack.files[file] if isinstance(file, str) else file for file in files]}
         message |= more
         place.messages.append(message)
         if BOT_USER in place.members:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.conversation import SessionKey, TurnKind
+from adapters.slack.identity import Identity
+from adapters.slack.surroundings import standing_of
+from bot.conversation import SessionKey, Standing, TurnKind
 from bot.policy import Policy
 from tests.adapters.slack.conftest import CHANNEL, Office, Open
 from tests.doubles.slack import BOT_ID, BOT_USER, TEAM, FakeSlack
@@ -537,6 +539,33 @@ async def test_other_files_are_named_as_not_read(office: Office) -> None:
     (answer,) = await office.answers(thread=ts)
     for name in ("photo.png", "data.txt", "big.log", "drive.md"):
         assert f"{name} was not read" in str(answer["blocks"])
+
+
+async def test_a_file_whose_details_slack_keeps_back_is_looked_up(office: Office) -> None:
+    file = office.alice.file("notes.md", b"hotfix branches begin with hotfix/")
+    kept_back = [{"id": file, "mode": "file_access", "file_access": "check_file_info"}]
+    ts = await office.alice.mention(CHANNEL, QUESTION, files=kept_back)
+    await office.answers(thread=ts)
+    assert "hotfix branches begin with hotfix/" in asked(office)[0]
+    office.slack.violations.clear()  # Slack's types know no such file; its documentation does
+
+
+@pytest.mark.parametrize(
+    ("profile", "standing"),
+    [
+        ({"team_id": "T1"}, Standing.MEMBER),
+        ({}, Standing.UNKNOWN),
+        ({"team_id": "T2"}, Standing.OUTSIDER),
+        ({"team_id": "T2", "enterprise_user": {"enterprise_id": "E1"}}, Standing.MEMBER),
+        ({"team_id": "T2", "enterprise_user": {"enterprise_id": "E2"}}, Standing.OUTSIDER),
+        ({"team_id": "T1", "is_stranger": True}, Standing.OUTSIDER),
+        ({"team_id": "T1", "is_restricted": True}, Standing.GUEST),
+        ({"id": "USLACKBOT", "team_id": "T1"}, Standing.BOT),
+        ({"team_id": "T1", "deleted": True, "is_bot": True}, Standing.GONE),
+    ],
+)
+def test_what_a_profile_says_of_its_owner_also_in_a_grid(profile: dict[str, Any], standing: Standing) -> None:
+    assert standing_of(profile, Identity("T1", "U0DUET", enterprise="E1")) is standing
 
 
 async def test_the_status_is_set_at_once_and_cleared(office: Office) -> None:
