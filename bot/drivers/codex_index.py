@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from bot.drivers.codex_files import FoundFile
-from bot.drivers.codex_text import clean, match_expression, searchable, windows
+from bot.drivers.codex_text import clean, letters_expression, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 6  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 7  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
+LETTERS_UP_TO_CHUNKS = 20_000
 CANDIDATES = 200  # chunks that the full-text index gives for one question
 
 # Numbers are never used twice (autoincrement): vectors held in memory may be older than the tables.
@@ -42,6 +43,7 @@ create index name_section on name(section);
 create table vector(hash blob primary key, vector blob not null, tokens blob not null, token_ids blob not null);
 create virtual table lexical using fts5(title, crumbs, heading, body,
     tokenize="porter unicode61 categories 'L* N* Co M*'");
+create virtual table letters using fts5(title, crumbs, heading, body, tokenize='trigram');
 create virtual table word using fts5(text, content='chunk', content_rowid='id', detail='none', columnsize=0,
     tokenize="unicode61 categories 'L* N* Co M*'");
 create virtual table vocabulary using fts5vocab(word, row);
@@ -216,6 +218,7 @@ class Index:
         for chunk, text in self._db.execute(chunks, row).fetchall():
             self._db.execute("insert into word(word, rowid, text) values ('delete', ?, ?)", (chunk, text))
             self._db.execute("delete from lexical where rowid = ?", (chunk,))
+            self._db.execute("delete from letters where rowid = ?", (chunk,))
             self._db.execute("delete from chunk where id = ?", (chunk,))
         self._db.execute("delete from name where section in (select id from section where document = ?)", row)
         self._db.execute("delete from section where document = ?", row)
@@ -249,6 +252,7 @@ class Index:
             self._insert("name(section, text, hash)", number, name, digest_of(name))
         title = searchable(" / ".join((section.title, *aliases)))
         crumbs = searchable(" > ".join(section.headings[:-1]))
+        is_small = self.is_small
         heading = searchable(section.headings[-1] if section.headings else "")  # the title has its own column
         for passage in windows(section.text):
             body = clean(passage)
@@ -257,6 +261,8 @@ class Index:
             chunk = self._insert("chunk(section, passage, text, hash)", number, part, text, digest_of(text))
             columns = (title, crumbs, heading, searchable(body))
             self._insert("lexical(rowid, title, crumbs, heading, body)", chunk, *columns)
+            if is_small:
+                self._insert("letters(rowid, title, crumbs, heading, body)", chunk, *columns)
             self._insert("word(rowid, text)", chunk, text)
 
     # What is there
@@ -278,6 +284,19 @@ class Index:
         if not expression:
             return []
         return [Match(*row) for row in self._db.execute(_MATCHES, (expression, json.dumps(list(shut)), limit))]
+
+    def letter_matches(self, question: str, *, shut: Iterable[int] = (), limit: int = CANDIDATES) -> list[Match]:
+        """Give the chunks that share runs of three letters with `question`; of a large Codex none."""
+        expression = letters_expression(question)
+        if not expression or not self.is_small:
+            return []
+        return [Match(*row) for row in self._db.execute(_LETTER_MATCHES, (expression, json.dumps(list(shut)), limit))]
+
+    @property
+    def is_small(self) -> bool:
+        """Say whether letters are looked for too: at 100,000 sections they would take 76 ms of every search."""
+        beyond = self._db.execute("select 1 from chunk limit 1 offset ?", (LETTERS_UP_TO_CHUNKS,)).fetchone()
+        return beyond is None
 
     def sections(self, numbers: Sequence[int]) -> dict[int, Section]:
         """Give sections by their number in the index."""
@@ -411,6 +430,8 @@ _VECTORS: Mapping[Table, str] = {
     "name": "select t.id, v.vector, v.token_ids from json_each(?) g"
     " join name t on t.id = g.value join vector v on v.hash = t.hash",
 }
+
+_LETTER_MATCHES = _MATCHES.replace("lexical", "letters")
 
 _GIVEN = "select value from json_each(?)"
 _SECTION = (

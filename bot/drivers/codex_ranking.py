@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bot.drivers.codex_index import Index
+from bot.drivers.codex_synonyms import synonyms
 from bot.drivers.codex_text import content_words, is_follow_up, words
 from bot.drivers.codex_vectors import VectorModel, Vectors, late_interaction
 from bot.ports import Band, Findings, Hit
@@ -71,9 +72,9 @@ def squashed(value: float, half: float) -> float:
     return max(value, 0.0) / (max(value, 0.0) + half)
 
 
-def word_scores(index: Index, text: str, shut: Collection[int]) -> dict[int, tuple[int, float]]:
-    """Give for each chunk that shares words with `text` (its section, its score from 0 to 1)."""
-    terms = max(1, len(set(content_words(text))))
+def word_scores(index: Index, text: str, shut: Collection[int], *, count: int = 0) -> dict[int, tuple[int, float]]:
+    """Give for each chunk that shares words with `text` (its section, its score from 0 to 1 over `count` words)."""
+    terms = count or max(1, len(set(content_words(text))))
     matches = index.matches(text, shut=shut)
     return {match.chunk: (match.section, squashed(match.score / terms, 2.5)) for match in matches}
 
@@ -85,21 +86,40 @@ def search_by_words(
 
     How much of the question the first section holds tells "covered" better than its score does.
     """
-    totals: dict[int, float] = {}
+    totals: dict[int, dict[str, float]] = {}
     owners: dict[int, int] = {}
     for text, weight in asked(question, earlier):
-        for chunk, (section, score) in word_scores(index, text, shut).items():
-            totals[chunk] = totals.get(chunk, 0.0) + weight * score
-            owners[chunk] = section
-    ranked = sorted(totals, key=lambda chunk: (-totals[chunk], chunk))
+        for name, scores in _word_components(index, text, shut).items():
+            for chunk, (section, score) in scores.items():
+                parts = totals.setdefault(chunk, dict.fromkeys(_WORD_COMPONENTS, 0.0))
+                parts[name] += weight * score
+                owners[chunk] = section
+    scored = {chunk: sum(parts.values()) / len(parts) for chunk, parts in totals.items()}
+    ranked = sorted(scored, key=lambda chunk: (-scored[chunk], chunk))
     found: dict[int, Scored] = {}
     for chunk in ranked:
-        found.setdefault(owners[chunk], Scored(chunk, totals[chunk], {"words": totals[chunk]}))
+        found.setdefault(owners[chunk], Scored(chunk, scored[chunk], totals[chunk]))
         if len(found) == limit:
             break
     if not ranked:
         return found, 0.0
     return found, sum(weight * coverage(index, text, ranked[0]) for text, weight in asked(question, earlier))
+
+
+_WORD_COMPONENTS = ("words", "synonyms", "letters")
+
+
+def _word_components(index: Index, text: str, shut: Collection[int]) -> dict[str, dict[int, tuple[int, float]]]:
+    """Give scores by the question's words, by these with their synonyms, and by runs of letters."""
+    by_words = word_scores(index, text, shut)
+    others = synonyms(text)
+    count = max(1, len(set(content_words(text))))
+    letters = index.letter_matches(text, shut=shut)
+    return {
+        "words": by_words,
+        "synonyms": word_scores(index, f"{text} {others}", shut, count=count) if others else by_words,
+        "letters": {match.chunk: (match.section, squashed(match.score / count, 8.0)) for match in letters},
+    }
 
 
 def coverage(index: Index, text: str, chunk: int) -> float:

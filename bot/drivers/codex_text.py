@@ -84,6 +84,13 @@ def match_expression(question: str) -> str:
     return " OR ".join(list(terms)[:LIMIT_TERMS])
 
 
+def letters_expression(question: str) -> str:
+    """Give the FTS5 expression for the runs of three letters in `question`; '' when there is none."""
+    found = content_words(question) or words(question)
+    runs = dict.fromkeys(word[i : i + 3] for word in found for i in range(len(word) - 2))
+    return " OR ".join(f'"{run}"' for run in list(runs)[: 2 * LIMIT_TERMS])
+
+
 _OPENING = re.compile(
     r"^\s*(and|or|but|so|also|then|same|what about|how about|what if|which one|why not)\b", re.IGNORECASE
 )

@@ -1,6 +1,6 @@
 """The project's own questions on the sample Codex: floors a little under what was measured, in each way of search.
 
-Measured on 1 December 2026: by words recall@2 .750, recall@5 .824, AUROC .893; by meaning .912, .956, .958.
+Measured on 1 December 2026: by words recall@2 .779, recall@5 .882, AUROC .904; by meaning .926, .956, .958.
 """
 
 import os
@@ -58,18 +58,18 @@ def test_the_set_holds_all_five_kinds():
 
 async def test_search_by_words_stays_above_its_floors(tmp_path):
     report = await measured(tmp_path)
-    assert report.scores.recall_at_2 >= 0.70
-    assert report.scores.recall_at_5 >= 0.77
+    assert report.scores.recall_at_2 >= 0.73
+    assert report.scores.recall_at_5 >= 0.83
     assert report.by_kind["direct"].recall_at_2 >= 0.82
-    assert report.by_kind["followup"].recall_at_2 >= 0.75
-    assert report.by_kind["typo"].recall_at_2 >= 0.70
-    assert report.auroc >= 0.84
+    assert report.by_kind["followup"].recall_at_2 >= 0.83
+    assert report.by_kind["typo"].recall_at_2 >= 0.80
+    assert report.auroc >= 0.86
 
 
 @pytest.mark.timeout(300)
 async def test_search_by_meaning_stays_above_its_floors(tmp_path, embedder):
     report = await measured(tmp_path, lambda: embedder)
-    assert report.scores.recall_at_2 >= 0.87
+    assert report.scores.recall_at_2 >= 0.88
     assert report.scores.recall_at_5 >= 0.92
     assert report.by_kind["paraphrase"].recall_at_2 >= 0.65
     assert report.by_kind["followup"].recall_at_2 >= 0.90
