@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,5 @@ def _time_of(snowflake: int) -> int:
     return int(discord.utils.snowflake_time(snowflake).timestamp() * 1000)
 
 
-def _moment(ms: int) -> Any:
-    from datetime import UTC, datetime
-
+def _moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)

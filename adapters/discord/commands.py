@@ -50,6 +50,10 @@ class Tree(app_commands.CommandTree[Any]):
 
     async def on_error(self, interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
         """Answer what discord.py could not hand on: a command of yesterday, an option that is none."""
+        if isinstance(error, app_commands.CommandInvokeError):
+            log.error("A command failed", exc_info=error, extra={"action": "command"})
+            await self._entry.say(interaction, "Something went wrong inside Duet. Try again in a minute.")
+            return
         log.warning("A command was not understood: %s", error, extra={"action": "command"})
         await self._entry.say(interaction, "Discord showed an old form of this command. Try again in a minute.")
 

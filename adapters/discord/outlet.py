@@ -55,6 +55,7 @@ class DiscordOutlet:
         self._pacer = Pacer(period_s=draft_period_s)
         self._now_ms = now_ms
         self._drafts = Drafts(self._pacer, self._redrafted)
+        self._is_closed = False
         self._typing: dict[str, asyncio.Task[None]] = {}
         self._told: OrderedDict[tuple[str, str], int] = OrderedDict()
 
@@ -86,6 +87,7 @@ class DiscordOutlet:
 
     async def close(self) -> None:
         """Stop showing that anything goes on."""
+        self._is_closed = True
         await self._drafts.close()
         running = set(self._typing.values())
         self._typing.clear()
@@ -121,6 +123,8 @@ class DiscordOutlet:
 
     async def _asked(self, part: Part, request: Callable[[], Awaitable[T]], *, is_final: bool) -> T:
         """Make a request to Discord and tell its refusal in the words of the outlet."""
+        if self._is_closed:
+            raise OutletUnavailable("Duet is leaving Discord.")
         try:
             await asyncio.wait_for(self._connected.wait(), CONNECT_S)
         except TimeoutError as error:

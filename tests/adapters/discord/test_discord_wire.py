@@ -124,6 +124,15 @@ async def test_a_rate_limited_channel_holds_no_other_up(wire, channel):
     await wire.answers(1, channel)
 
 
+async def test_a_burst_over_several_channels_is_answered_once_each_and_in_order(wire):
+    channels = [await new_channel(wire, f"burst-{n}") for n in range(6)]
+    asked = [(c, (await wire.people.ask(QUESTION, channel=c))["id"]) for _ in range(5) for c in channels]
+    for channel in channels:
+        answers = await wire.answers(5, channel, timeout_s=40)
+        questions = [message for place, message in asked if place == channel]
+        assert [answer["message_reference"]["message_id"] for answer in answers] == questions
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -219,6 +228,21 @@ async def test_a_process_killed_in_the_middle_of_an_answer_leaves_one_answer(tmp
         [answer] = await w.answers(timeout_s=40)
         assert "Branches are named" in answer["content"]
         assert answer["message_reference"]["message_id"] == asked["id"]
+
+
+@pytest.mark.slow
+async def test_a_process_stopped_in_the_middle_of_an_answer_ends_soon_and_leaves_one_answer(tmp_path):
+    async with on_the_wire(tmp_path / "home", replies=replies) as w:
+        await w.people.ask(f"{QUESTION} slowly")
+        await until(lambda: w.model.requests)
+        started = asyncio.get_running_loop().time()
+        await w.program.stop()
+        assert asyncio.get_running_loop().time() - started < 20
+        await w.program.start()
+        [answer] = await w.answers(timeout_s=40)
+        assert "Branches are named" in answer["content"]
+        await asyncio.sleep(0.5)
+        assert len(w.discord.mine()) == 1
 
 
 @pytest.mark.slow
