@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from adapters.web import (
@@ -79,6 +81,7 @@ class WebFront:
         self._runner = web.AppRunner(
             build_app(desk, self._guard, extra_routes),
             access_log=None,  # addresses hold session ids, which are keys
+            logger=_wire_log(),
             keepalive_timeout=KEEP_ALIVE_S,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
@@ -111,6 +114,14 @@ class WebFront:
         for host, port, *_ in self._runner.addresses:
             return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         return ""
+
+
+def _wire_log() -> logging.Logger:
+    """Give the server a log of its own: what is no HTTP was answered with 400, and is no error of ours to log."""
+    wire = logging.Logger(f"{__name__}.wire")
+    wire.parent = logging.getLogger(__name__)
+    wire.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+    return wire
 
 
 def build_app(desk: desks.Desk, guard: guards.Guard, extra_routes: Sequence[ExtraRoute] = ()) -> web.Application:

@@ -36,7 +36,7 @@ async def fuzzed(folder: Path, *options: str) -> int:
 
 @pytest.mark.timeout(180)
 async def test_generated_requests_find_no_drift(tmp_path: Path) -> None:
-    options = ("--max-examples", "2", "--seed", "16", "--phases", "examples,fuzzing")
+    options = ("--max-examples", "3", "--seed", "16", "--phases", "examples,fuzzing")
     assert await fuzzed(tmp_path, *options) >= 50
 
 
