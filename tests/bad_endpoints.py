@@ -17,8 +17,8 @@ from bot.errors import (
 from tests.scripted_model import HANG, RESET, Reply, chunk
 
 KEY = "sk-proj-0123456789abcdefghij"
-DEADLINE_S = 2.0
-CLOCKS = Clocks(connect_s=0.4, first_s=0.6, silence_s=0.5, total_s=DEADLINE_S)
+DEADLINE_S = 3.0
+CLOCKS = Clocks(connect_s=2, first_s=0.9, silence_s=0.7, total_s=DEADLINE_S)
 PATIENCE = Patience(retries=1, first_pause_s=0.01, longest_pause_s=0.5)
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"

@@ -1,6 +1,7 @@
 """What the model client costs above bare httpx for each chunk of a streamed reply: a ratio, measured in one run."""
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -14,7 +15,7 @@ from bot.drivers.chat_model import Endpoint, OpenAIModel
 from bot.ports import ChatMessage, Findings, ModelCall, Profile, Text
 
 CHUNKS = 2_000
-RUNS = 11
+RUNS = 9
 MOST = 1.3
 TEXT = "word " * CHUNKS
 
@@ -43,6 +44,7 @@ async def spent(work: Callable[[], Awaitable[str]]) -> float:
     return took
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer slows Duet's side alone")
 async def test_streaming_costs_at_most_a_third_more_than_bare_httpx(address: str):
     messages = [{"role": "user", "content": "go"}]
     model = OpenAIModel(Endpoint(address, "m"), profile=Profile())
@@ -66,7 +68,11 @@ async def test_streaming_costs_at_most_a_third_more_than_bare_httpx(address: str
 
         await bare()
         await ours()
-        costs = [(await spent(bare), await spent(ours)) for _ in range(RUNS)]
+        gc.disable()  # what other tests left on the heap is not this reply's cost
+        try:
+            costs = [(await spent(bare), await spent(ours)) for _ in range(RUNS)]
+        finally:
+            gc.enable()
     await model.aclose()
     floor, cost = min(b for b, _ in costs), min(o for _, o in costs)
     print(f"bare {floor / CHUNKS * 1e6:.1f} µs a chunk, ours {cost / CHUNKS * 1e6:.1f} µs: {cost / floor:.2f}")

@@ -14,7 +14,8 @@ from bot.errors import ContextTooLong, ModelBusy, ModelError, ModelGarbled, Mode
 from bot.ports import ChatMessage, Findings, Finished, ModelCall, Profile, Text
 from tests.scripted_model import HANG, RESET, Reply, ScriptedModel, chunk
 
-QUICK = Clocks(connect_s=0.5, first_s=0.7, silence_s=0.5, total_s=2.5)
+QUICK = Clocks(connect_s=3, first_s=3, silence_s=3, total_s=8)
+SHORT = Clocks(connect_s=3, first_s=0.8, silence_s=0.8, total_s=8)
 PATIENCE = Patience(retries=2, first_pause_s=0.01, longest_pause_s=1.5)
 CALL = ModelCall((ChatMessage("system", "be brief"), ChatMessage("user", "Ana: hello")), "hello", Findings(), 64)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -231,7 +232,7 @@ async def test_10_a_reply_that_stops_at_the_limit_without_saying_so_was_cut():
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_11_reasoning_is_not_shown_but_is_a_sign_of_life(field):
     thoughts = [item for _ in range(4) for item in (event(chunk({field: "<run>rm</run>", "content": ""})), 0.3)]
-    heard, _ = await hear(wire(*thoughts, says("Done."), STOP, DONE))
+    heard, _ = await hear(wire(*thoughts, says("Done."), STOP, DONE), clocks=SHORT)
     assert (heard.text, heard.error) == ("Done.", None)
 
 
@@ -356,8 +357,8 @@ async def test_15_an_account_id_in_an_address_or_a_message_is_never_repeated():
 
 
 async def test_16_the_first_token_and_the_silence_after_it_have_their_own_clocks():
-    slow_start = Clocks(connect_s=0.5, first_s=2.0, silence_s=0.3, total_s=5)
-    heard, _ = await hear(Reply("Hello.", before_s=1.0), clocks=slow_start)
+    slow_start = Clocks(connect_s=3, first_s=3.0, silence_s=0.3, total_s=8)
+    heard, _ = await hear(Reply("Hello.", before_s=0.6), clocks=slow_start)
     assert heard.text == "Hello."
     heard, _ = await hear(wire(says("a"), HANG), clocks=slow_start)
     assert isinstance(heard.error, ModelTimeout)
@@ -366,14 +367,14 @@ async def test_16_the_first_token_and_the_silence_after_it_have_their_own_clocks
 
 
 async def test_16_the_listeners_own_slowness_is_not_the_models_silence():
-    async with ScriptedModel([wire(says("a"), says("b"), 0.9, says("c"), STOP, DONE)]) as server:
-        model = OpenAIModel(Endpoint(server.url), profile=Profile(), clocks=QUICK, patience=PATIENCE)
+    async with ScriptedModel([wire(says("a"), says("b"), 1.2, says("c"), STOP, DONE)]) as server:
+        model = OpenAIModel(Endpoint(server.url), profile=Profile(), clocks=SHORT, patience=PATIENCE)
         text = ""
         async for piece in model.stream(CALL):
             if isinstance(piece, Text):
                 text += piece.text
                 if piece.text.startswith("a"):
-                    await asyncio.sleep(0.8)
+                    await asyncio.sleep(1.1)
         await model.aclose()
     assert text == "abc"
 

@@ -39,7 +39,7 @@ streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r\n", "\r"])), max_
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(stream=streams, cuts=st.lists(st.integers(0, 200), max_size=20))
 def test_however_a_stream_is_cut_the_events_are_those_of_the_standards_parser(stream, cuts):
     line_decoder, decoder = SSELineDecoder(), SSEDecoder()
@@ -57,7 +57,7 @@ def test_however_a_stream_is_cut_the_events_are_those_of_the_standards_parser(st
     assert found + reader.finish(held) == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(event=known)
 def test_any_json_is_read_or_refused_as_garbled(event):
     reader = ReplyReader(REDACT)
@@ -68,7 +68,7 @@ def test_any_json_is_read_or_refused_as_garbled(event):
         reader.check_not_empty()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     status=st.integers(300, 599),
     body=known.map(json.dumps) | st.text(max_size=200),
@@ -92,6 +92,7 @@ def test_a_retry_after_is_a_time_or_nothing(value):
     assert seconds is None or seconds >= 0
 
 
+@settings(max_examples=60, deadline=None)
 @given(data=known)
 def test_a_complaint_is_found_without_ever_failing(data):
     complaint = complaint_of(data)
