@@ -1,6 +1,7 @@
 """Which model the settings mean, and what it is built with."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bot.drivers.chat_model import OpenAIModel
 from bot.drivers.fallback import Fallback
 from bot.drivers.local_model import LocalModel
 from bot.drivers.offline import Offline
+from bot.drivers.packs import PACKS
 from bot.errors import BadInput, SettingsError
 from bot.model_choice import chosen, open_model, serve_local
 from bot.ports import Band, ChatMessage, Findings, Finished, Hit, ModelCall, Text
@@ -125,3 +127,14 @@ async def test_a_model_that_is_not_described_is_told_with_what_there_is(settings
 async def test_serving_the_built_in_model_needs_its_weights(tmp_path):
     with pytest.raises(BadInput, match="duet model install local"):
         await serve_local(Settings(home=tmp_path), port=0, ready=print)
+
+
+def test_the_built_in_models_pack_names_every_part_once_and_in_order():
+    pack = PACKS["local"]
+    (file,) = pack.files
+    assert len(pack.wheels) == len(file.parts) == len({wheel.sha256 for wheel in pack.wheels}) == 22
+    for number, (wheel, part) in enumerate(zip(pack.wheels, file.parts, strict=True), start=1):
+        assert wheel.requirement.endswith(f"-part{number}==0.2.0")
+        assert part.endswith(f"part{number:02}.bin")
+    assert all(re.fullmatch("[0-9a-f]{64}", pin) for pin in (file.sha256, *(wheel.sha256 for wheel in pack.wheels)))
+    assert 0.9 < pack.download_bytes / pack.disk_bytes < 1.0
