@@ -48,6 +48,7 @@ class Poster:
         self._tokens = tokens
         self._keep = keep
         self._threads: OrderedDict[str, bool] = OrderedDict()  # turn -> was its thread opened
+        self._late: OrderedDict[str, bool] = OrderedDict()  # turns whose answer was announced as a message to come
         self._originals: OrderedDict[str, int] = OrderedDict()  # turn -> id of the interaction's first message
 
     # ── Where ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +141,7 @@ class Poster:
         usable = self._tokens.is_alive(part.reply_to) and (await self._tokens.acknowledged(part.turn)).ok
         try:
             if usable and part.ordinal == 0 and (original := await self._original(part)) is not None:
-                return await self._edit_by_token(part, original, draft=False)
+                return await self._edit_through_token(part, original)
             if usable and (is_private or not is_member):
                 return await self._follow_up(part, ephemeral=is_private)
         except discord.HTTPException as error:
@@ -251,21 +252,35 @@ class Poster:
         return discord.Webhook.from_state(data=cast(Any, data), state=self._client._connection)
 
     async def _edit_by_token(self, part: Part, message: int, *, draft: bool) -> str:
-        if not self._tokens.is_alive(part.reply_to):
-            return f"@{message}" if draft else await self._without_token(part)
-        files = files_of(part.body)
         try:
-            await self._webhook(part).edit_message(
-                message,
-                content=text_of(part.body),
-                view=view_of(part.body),
-                attachments=files or cast(list[discord.File], discord.utils.MISSING),
-            )
-            return f"@{message}"
+            if self._tokens.is_alive(part.reply_to):
+                return await self._edit_through_token(part, message)
         except discord.HTTPException as error:
             if error.code not in faults.TOKEN_ENDED:
                 raise
-            return f"@{message}" if draft else await self._without_token(part)
+        return f"@{message}" if draft else await self._edit_after_token(part, message)
+
+    async def _edit_through_token(self, part: Part, message: int) -> str:
+        files = files_of(part.body)
+        await self._webhook(part).edit_message(
+            message,
+            content=text_of(part.body),
+            view=view_of(part.body),
+            attachments=files or cast(list[discord.File], discord.utils.MISSING),
+        )
+        return f"@{message}"
+
+    async def _edit_after_token(self, part: Part, message: int) -> str:
+        """Change in the channel what the token showed, as with any message of Duet's; a late answer comes anew."""
+        can_edit = part.reply_to.get("member") and not part.reply_to.get("private")
+        if can_edit and part.turn not in self._late:
+            channel = self.channel(part, int(part.reply_to["channel"]))
+            try:
+                await self._edit_in_channel(part, channel, message)
+                return f"{channel.id}/{message}"
+            except discord.HTTPException as error:
+                log.info("Could not edit after a token's end: %s", error, extra={"action": "edit", "code": error.code})
+        return await self._without_token(part)
 
     async def _follow_up(self, part: Part, *, ephemeral: bool) -> str:
         message = await self._webhook(part).send(
@@ -287,6 +302,7 @@ class Poster:
 
     async def replace_original(self, part: Part, text: str) -> None:
         """Write a notice where the deferred answer stands. Raises what Discord raises."""
+        _remember(self._late, part.turn, True, self._keep)
         original = await self._original(part)
         if original is not None:
             await self._webhook(part).edit_message(original, content=text, view=None)

@@ -120,3 +120,17 @@ async def test_an_ended_command_keeps_no_buttons_and_says_how_it_ended(world):
         await w.until(lambda: "exit 0 · 0.1 s" in result.response.content)
         assert result.response.components == []
         assert Ended.EXIT == "exit"
+
+
+async def test_a_card_older_than_its_token_is_changed_where_it_stands(world):
+    async with world(policy=ASKING) as w:
+        result = await w.alice.slash(w.channel, "duet run", command="ls -la")
+        await w.until(lambda: result.response.components)
+        await w.quiet()
+        await w.env.advance_time(20 * 60)
+        await w.bob.click(result.response.message, label="Approve")
+        await w.settled(2)
+        assert "Approved by bob" in result.response.content
+        assert result.response.components == []
+        assert len(w.mine()) == 2
+        assert w.shell.ran == ["ls -la"]
