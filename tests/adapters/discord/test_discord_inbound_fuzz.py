@@ -63,7 +63,7 @@ payloads = st.fixed_dictionaries(
 
 
 @given(payloads, st.booleans())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_message_whatever_raises_or_makes_a_turn_that_is_not_whole(state, payload, opens_threads):
     fixed = {
         "timestamp": "2026-01-01T00:00:00+00:00",
