@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -91,6 +90,7 @@ class Engine:
         self._faults = 0
         self._shut_until = 0.0
         self._reason = ""
+        self._is_closed = False
         self.epoch = 0
         self.is_podman = False
 
@@ -112,6 +112,7 @@ class Engine:
 
     def close(self) -> None:
         """Let the threads end; calls that hang in them are left to their own time limits."""
+        self._is_closed = True
         if self._watch:
             self._watch.cancel()
         for pool in (self._calls, self._streams, self._pings):
@@ -210,7 +211,6 @@ class Engine:
         from docker.errors import APIError, DockerException, NotFound
 
         try:
-            _knock(self._url())
             return work(self._client())
         except NotFound as error:
             raise NotThere(str(error.explanation or error)) from error
@@ -221,6 +221,9 @@ class Engine:
         except (DockerException, requests.RequestException, OSError) as error:
             self._drop_client()
             raise SandboxUnavailable(_reason(error), mend=START_MEND) from error
+        finally:
+            if self._is_closed:  # a call that hung until after the end
+                self._drop_client()
 
     def _client(self) -> APIClient:
         """Give this thread's client: docker-py promises nothing about sharing one."""
@@ -276,6 +279,10 @@ def _client(version: str, options: dict[str, Any]) -> APIClient:
     from docker import APIClient
 
     client = APIClient(version=version, **options)
+    if (url := options["base_url"]).startswith("unix://"):
+        from bot.drivers.unix_transport import mount
+
+        mount(client, url, timeout_s=options["timeout"], pool_size=options["max_pool_size"])
     # The engine is not reached through the web's proxy, nor checked against the web's authorities.
     client.trust_env = False
     return client
@@ -291,17 +298,6 @@ def _spoken(seen: dict[str, Any]) -> str:
     return min(newest, max(oldest, TESTED_API_VERSION, key=number), key=number)
 
 
-def _knock(url: str) -> None:
-    """Connect to a local socket once and hang up. Raises: OSError when nobody listens.
-
-    docker-py leaves its own socket open when it cannot connect: it must not get that far.
-    """
-    if url.startswith("unix://"):
-        with socket.socket(socket.AF_UNIX) as caller:
-            caller.settimeout(PING_TIMEOUT_S)
-            caller.connect(url.removeprefix("unix://"))
-
-
 def _forget(job: asyncio.Future[Any]) -> None:
     """Look at the outcome of a call that nobody waits for, so that it is not reported as unseen."""
     if not job.cancelled():
@@ -312,6 +308,8 @@ def _reason(error: Exception) -> str:
     """Give the innermost cause in few words: docker-py wraps it three times."""
     if isinstance(error, SandboxUnavailable):
         return error.reason
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
     seen: BaseException = error
     while seen.__cause__ or seen.__context__:
         seen = seen.__cause__ or seen.__context__ or seen
@@ -320,5 +318,5 @@ def _reason(error: Exception) -> str:
     if isinstance(seen, ConnectionRefusedError):
         return "nothing listens at its address"
     if isinstance(seen, TimeoutError):
-        return "it does not answer"
+        return "it does not answer in time"
     return str(seen).strip(" .") or type(seen).__name__
