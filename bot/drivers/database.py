@@ -41,6 +41,7 @@ class _Write:
         self._result: object = None
         self._error: BaseException | None = None
         self._has_changed = False
+        self.is_over = False
 
     def run(self, conn: sqlite3.Connection) -> None:
         """Run inside a savepoint: a fault undoes this write alone and is kept for who asked."""
@@ -54,8 +55,10 @@ class _Write:
         conn.execute("RELEASE one")
         self._has_changed = conn.total_changes > before
 
-    def fail(self, error: BaseException) -> None:
-        self._error = error
+    def end(self, error: BaseException | None = None) -> None:
+        """Note that the commit came, or why it did not."""
+        self._error = error or self._error
+        self.is_over = True
 
     def outcome(self) -> tuple[object, bool]:
         """Give the result, and whether a row was changed. Raises: what the write raised."""
@@ -132,7 +135,8 @@ class Database:
         """
         job = _Write(work)
         self._writes.append(job)
-        await self._in_thread(self._commit_waiting)
+        # Shielded: whoever is cancelled meanwhile must find what it asked for done or not done, never done later.
+        await asyncio.shield(self._in_thread(lambda: self._commit_until(job)))
         result, has_changed = job.outcome()
         if has_changed and is_news:
             self._announce()
@@ -213,11 +217,15 @@ class Database:
         if self.home is not None:
             (self.home / "alive" / self.owner).unlink(missing_ok=True)
 
-    def _commit_waiting(self) -> None:
-        """Do the writes that wait, as one commit. The first call does them all; the others find nothing left to do."""
-        jobs = [self._writes.popleft() for _ in range(min(len(self._writes), WRITES_A_COMMIT))]
-        if not jobs:
-            return
+    def _commit_until(self, job: _Write) -> None:
+        """Commit what waits until this write is over; the call of an earlier one may have done it already.
+
+        Whose call it is does not matter: each write keeps its own outcome, and one round need not reach this one.
+        """
+        while not job.is_over:
+            self._commit([self._writes.popleft() for _ in range(min(len(self._writes), WRITES_A_COMMIT))])
+
+    def _commit(self, jobs: list[_Write]) -> None:
         try:
             with self._locked():
                 conn = self._conn
@@ -230,10 +238,12 @@ class Database:
                     if conn.in_transaction:
                         conn.execute("ROLLBACK")
                     raise
-        except BaseException as error:  # nothing was committed: none of them may think so
+        except Exception as error:  # noqa: BLE001 - nothing was committed: none of them may think so
             for job in jobs:
-                job.fail(error)
-            raise
+                job.end(error)
+        else:
+            for job in jobs:
+                job.end()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
