@@ -21,7 +21,7 @@ from bot.parsing import parse_reply
 from bot.policy import Action, Policy, refusal, unusable
 from bot.ports import Band, ChatModel, Findings, Outlet, Retriever, Sandbox, Store
 from bot.records import OpenTurn, Step
-from bot.redaction import Redactor
+from bot.redaction import Redactor, well_formed
 from bot.rendering import new_parts
 from bot.running import Running
 from bot.scene import NAME, Scene, opened
@@ -164,7 +164,7 @@ class Answering:
         scene.status = asyncio.create_task(outlet.status(scene.turn.turn, "is thinking…"), name="status")
         scene.surroundings = await outlet.surroundings(scene.turn.asking.turn)
         if scene.turn.parent is None:
-            scene.author = scene.surroundings.author
+            scene.author = replace(scene.surroundings.author, name=well_formed(scene.surroundings.author.name))
         elif scene.turn.turn.author.standing is Standing.UNKNOWN:
             scene.author = (await outlet.surroundings(scene.turn.turn)).author
         if scene.surroundings.text is not None:

@@ -30,7 +30,7 @@ from bot.live import Live, drained
 from bot.policy import Policy
 from bot.ports import ChatModel, Findings, Outlet, Retriever, Sandbox, Store
 from bot.records import LoggedCall, OpenTurn, RoomSummary, UsageRow
-from bot.redaction import Redactor
+from bot.redaction import Redactor, well_formed
 from bot.resetting import Resetting
 from bot.sections import Document, Section
 from bot.tally import CountedModel, Tally
@@ -202,7 +202,8 @@ class Duet:
         )
 
     def _clean(self, turn: Turn) -> Turn:
-        return replace(turn, text=self._redact(turn.text))
+        author = replace(turn.author, name=well_formed(turn.author.name))
+        return replace(turn, text=self._redact(turn.text), author=author)
 
     # Reading.
 

@@ -123,7 +123,7 @@ class Redactor:
         return "Redactor(…)"
 
     def __call__(self, text: str) -> str:
-        return _without_tokens(self._without_own(_cut(text)))
+        return _without_tokens(self._without_own(_cut(well_formed(text))))
 
     def draft(self, text: str) -> str:
         """Give a text that is still being written: also without what may be the beginning of a secret at its end."""
@@ -241,6 +241,18 @@ _CONTROL = re.compile(
 )
 
 _SHOWABLE = bytes([9, 10, *range(32, 127)])
+
+
+def well_formed(text: str) -> str:
+    """Give text that can be stored and sent: halves of a surrogate pair are joined, and replaced where one is alone.
+
+    JSON can carry one (`"\\ud83d"`): a server cuts a character between two pieces, a client cuts a long text.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def neutralised(text: str) -> str:

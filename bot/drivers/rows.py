@@ -28,11 +28,12 @@ from bot.conversation import (
 )
 from bot.ports import Findings
 from bot.records import CommandState, OpenTurn, PlannedCommand
+from bot.redaction import well_formed
 
 
 def dumped(value: Any) -> str:
     """Give a value, or a list of them, as JSON text."""
-    return json.dumps(value if isinstance(value, (dict, list)) else asdict(value), ensure_ascii=False)
+    return well_formed(json.dumps(value if isinstance(value, (dict, list)) else asdict(value), ensure_ascii=False))
 
 
 def author_of(text: str) -> Author:
@@ -115,7 +116,7 @@ def findings_json(findings: Findings) -> str:
         }
         for hit in findings.hits
     ]
-    return json.dumps({"confidence": findings.confidence, "band": findings.band, "hits": hits}, ensure_ascii=False)
+    return dumped({"confidence": findings.confidence, "band": findings.band, "hits": hits})
 
 
 def room_of(row: sqlite3.Row) -> RoomKey:
