@@ -13,6 +13,9 @@ from bot.drivers.rows import body_of, dumped
 from bot.errors import Superseded
 from bot.records import NewPart, OpenTurn, ToDeliver
 
+# Put as the index `open_parts` has it, or SQLite would read through every part that was ever posted.
+_UNPOSTED = "{0}.state IN ('draft', 'ready', 'posting') AND {0}.state <> 'draft'"
+
 
 class OutboxRows:
     """The verbs about parts; each is one transaction."""
@@ -55,7 +58,7 @@ class OutboxRows:
                 )
                 return self._part(row, turn)
             if c.execute(
-                "SELECT 1 FROM outbox WHERE session = ? AND state IN ('ready', 'posting')", (str(turn.turn.session),)
+                f"SELECT 1 FROM outbox o WHERE session = ? AND {_UNPOSTED.format('o')}", (str(turn.turn.session),)
             ).fetchone():
                 return None
             _fence(c, turn, self._db.owner)
@@ -92,11 +95,11 @@ class OutboxRows:
         rows = c.execute(
             f"""SELECT o.*, t.message_id, t.reply_to_json,
                   s.generation <> o.generation OR r.generation <> o.room_generation AS void
-                FROM outbox o JOIN turns t ON t.seq = o.turn JOIN sessions s ON s.key = o.session
-                JOIN rooms r ON r.key = t.room
-                WHERE o.platform IN ({marks}) AND o.state IN ('ready', 'posting') AND o.next_try_at <= ?
-                AND NOT EXISTS(SELECT 1 FROM outbox e WHERE e.session = o.session AND e.state IN ('ready', 'posting')
-                               AND (e.turn, e.ordinal) < (o.turn, o.ordinal))
+                FROM outbox o INDEXED BY open_parts JOIN turns t ON t.seq = o.turn
+                JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = t.room
+                WHERE o.platform IN ({marks}) AND {_UNPOSTED.format("o")} AND o.next_try_at <= ?
+                AND NOT EXISTS(SELECT 1 FROM outbox e INDEXED BY open_parts WHERE e.session = o.session
+                               AND {_UNPOSTED.format("e")} AND (e.turn, e.ordinal) < (o.turn, o.ordinal))
                 ORDER BY o.turn, o.ordinal""",
             (*platforms, self._now()),
         ).fetchall()
@@ -177,8 +180,8 @@ class OutboxRows:
 
     async def outbox_age_at(self) -> int | None:
         """Give when the turn of the oldest unposted part was settled; None when all is posted."""
-        sql = """SELECT min(t.settled_at) FROM outbox o JOIN turns t ON t.seq = o.turn
-                 WHERE o.state IN ('ready', 'posting')"""
+        sql = f"""SELECT min(t.settled_at) FROM outbox o INDEXED BY open_parts JOIN turns t ON t.seq = o.turn
+                  WHERE {_UNPOSTED.format("o")}"""
         found: int | None = await self._db.read(lambda c: c.execute(sql).fetchone()[0])
         return found
 

@@ -10,7 +10,7 @@ from bot.drivers.database import Database
 from bot.records import OpenTurn, RoomSummary, UsageRow, Used
 
 # What a reset covers: a room with all its sessions, or one session.
-_IN_ROOM, _IN_SESSION = "t.room = :room", "t.session = :session"
+_IN_ROOM, _IN_SESSION = "t.session IN (SELECT key FROM sessions WHERE room = :room)", "t.session = :session"
 
 
 class ResetRows:
@@ -79,7 +79,8 @@ class ResetRows:
             values = _scope(reset)
             old = f"""(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD}
                        AND t.kind NOT IN ('reset', 'stop') AND t.state NOT IN ('heard', 'running'))"""
-            c.execute(f"DELETE FROM messages WHERE turn IN {old}", values)
+            sessions = _where(reset).replace("t.session", "session")
+            c.execute(f"DELETE FROM messages WHERE {sessions} AND turn IN {old}", values)
             c.execute(f"DELETE FROM calls WHERE turn IN {old}", values)
             c.execute(f"DELETE FROM tickets WHERE command IN (SELECT id FROM commands WHERE turn IN {old})", values)
             c.execute(f"DELETE FROM commands WHERE state <> 'running' AND turn IN {old}", values)
@@ -180,7 +181,12 @@ def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object
             room_generation = (SELECT r.generation FROM rooms r WHERE r.key = turns.room) WHERE seq IN {later}""",
         values,
     )
-    c.execute(f"UPDATE messages SET generation = {generation.format('messages')} WHERE turn IN {later}", values)
+    sessions = _where(reset).replace("t.session", "session")
+    c.execute(
+        f"""UPDATE messages SET generation = {generation.format("messages")}
+            WHERE {sessions} AND turn IN {later}""",
+        values,
+    )
 
 
 def _is_room(reset: OpenTurn) -> bool:

@@ -111,7 +111,8 @@ class TurnRows:
         marks = ", ".join("?" * len(platforms))
         for kinds in (f"IN {BESIDE}", f"NOT IN {BESIDE} AND {_IS_HEAD}")[: 1 if only_beside else 2]:
             rows = c.execute(
-                f"""SELECT t.seq, t.state, t.owner FROM turns t WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
+                f"""SELECT t.seq, t.state, t.owner FROM turns t INDEXED BY open_turns
+                    WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
                     AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
                 (*platforms, self._db.owner),
             )
@@ -154,7 +155,9 @@ class TurnRows:
 
         def work(c: sqlite3.Connection) -> None:
             c.execute(
-                f"UPDATE messages SET author = :name, text = :text WHERE turn = :seq AND role = 'user' AND {FENCE}",
+                f"""UPDATE messages SET author = :name, text = :text
+                    WHERE session = (SELECT session FROM turns WHERE seq = :seq) AND turn = :seq AND role = 'user'
+                    AND {FENCE}""",
                 self.fenced(turn, name=author.name, text=text),
             )
 
@@ -263,7 +266,7 @@ class TurnRows:
 
     async def oldest_open_at(self) -> int | None:
         """Give when the oldest turn that still waits was asked; None when none does."""
-        sql = "SELECT min(at) FROM turns WHERE state = 'heard'"
+        sql = "SELECT min(at) FROM turns INDEXED BY open_turns WHERE state IN ('heard', 'running') AND state = 'heard'"
         found: int | None = await self._db.read(lambda c: c.execute(sql).fetchone()[0])
         return found
 
