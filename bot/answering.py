@@ -29,6 +29,8 @@ from bot.scene import NAME, Scene, opened
 MAX_STEPS = 4
 MAX_ATTEMPTS = 3
 SECTIONS_GIVEN = 5
+# More than a prompt replays: how long a session grew must not matter to its next turn.
+MESSAGES_REPLAYED = 200
 NOT_FROM_CODEX = "Not from the Codex: no section of it fits this."
 
 
@@ -196,7 +198,8 @@ class Answering:
 
     async def _ask(self, scene: Scene) -> Answer:
         turn = scene.turn
-        history = [m for m in await self._store.history(turn.turn.session, before=turn) if m.role != "notice"]
+        said = await self._store.history(turn.turn.session, before=turn, limit=MESSAGES_REPLAYED)
+        history = [message for message in said if message.role != "notice"]
         earlier = [message.text for message in history if message.role == "user"][-2:]
         question = scene.question
         findings = await self._retriever.search(question, earlier, room=turn.turn.room, limit=SECTIONS_GIVEN)

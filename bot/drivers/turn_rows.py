@@ -227,17 +227,22 @@ class TurnRows:
         row = await self._db.read(lambda c: c.execute("SELECT * FROM turns WHERE seq = ?", (seq,)).fetchone())
         return _settled(row) if row else None
 
-    async def history(self, session: SessionKey, *, before: OpenTurn | None = None) -> list[Message]:
-        """Give the transcript since the last reset, in the order of the turns; only of turns before `before`."""
+    async def history(
+        self, session: SessionKey, *, before: OpenTurn | None = None, limit: int | None = None
+    ) -> list[Message]:
+        """Give the transcript since the last reset, in the order of the turns.
+
+        Only of turns before `before`; with `limit`, only the last so many messages.
+        """
 
         def work(c: sqlite3.Connection) -> list[Message]:
             rows = c.execute(
                 """SELECT m.role, m.author, m.text, m.at, t.message_id FROM messages m JOIN turns t ON t.seq = m.turn
                    JOIN sessions s ON s.key = m.session WHERE m.session = ? AND m.generation = s.generation
-                   AND m.turn < ? ORDER BY m.turn, m.id""",
-                (str(session), before.asking.seq if before else 1 << 62),
+                   AND m.turn < ? ORDER BY m.turn DESC, m.id DESC LIMIT ?""",
+                (str(session), before.asking.seq if before else 1 << 62, -1 if limit is None else limit),
             )
-            return [Message(*row) for row in rows]
+            return [Message(*row) for row in rows.fetchall()[::-1]]
 
         return await self._db.read(work)
 
