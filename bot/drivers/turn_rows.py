@@ -22,7 +22,10 @@ FENCE = """EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOI
 
 
 _IS_HEAD = f"""NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND o.seq < t.seq
-  AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})"""
+  AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})
+  AND NOT EXISTS(SELECT 1 FROM turns o JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = o.room
+    WHERE o.session IN (t.session, t.room) AND o.seq < t.seq AND o.state IN ('heard', 'running') AND o.kind = 'reset'
+    AND o.generation = s.generation AND o.room_generation = r.generation)"""
 
 
 class TurnRows:
@@ -33,6 +36,8 @@ class TurnRows:
         self._now = now
 
     @property
+# The head of its lane. What was heard after a reset waits until the reset has raised the generation, or it would be
+# cancelled as if it were of before.
     def owner(self) -> str:
         return self._db.owner
 
