@@ -173,8 +173,13 @@ _OLD = """EXISTS(SELECT 1 FROM sessions s JOIN rooms r ON r.key = s.room WHERE s
 
 
 def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> None:
-    """Let what was heard after the reset, but before it was taken up, belong to the time after it."""
-    later = f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND t.seq > :seq AND t.state = 'heard')"
+    """Let what was heard after the reset, but before it was taken up, belong to the time after it.
+
+    A button of before stays of before.
+    """
+    later = f"""(SELECT t.seq FROM turns t WHERE {_where(reset)} AND t.seq > :seq
+                 AND t.state IN ('heard', 'running') AND t.state = 'heard'
+                 AND (t.parent_seq IS NULL OR t.parent_seq > :seq OR t.kind = 'stop'))"""
     generation = "(SELECT s.generation FROM sessions s WHERE s.key = {0}.session)"
     c.execute(
         f"""UPDATE turns SET generation = {generation.format("turns")},
