@@ -368,10 +368,10 @@ def serve(call: Call) -> int:
     """Answer over HTTP and on every platform that is configured, until stopped."""
 
     async def work() -> int:
-        from bot.app import open_duet
+        from bot.app import DRAIN_S, open_duet
 
         call.logs_to_file = False
-        async with open_duet(call.settings(), keeps_house=True) as parts, AsyncExitStack() as stack:
+        async with open_duet(call.settings(), keeps_house=True, drain_s=0) as parts, AsyncExitStack() as stack:
             fronts, web = _fronts(parts)
             parts.duet.start()
             for front in fronts:
@@ -380,6 +380,7 @@ def serve(call: Call) -> int:
             click.echo(f"Duet listens on {web.address}; {', '.join(front.name for front in fronts)}.")
             sys.stdout.flush()
             await until_stopped()
+            await parts.duet.drain(timeout_s=DRAIN_S)
         return 0
 
     return done(call, work())

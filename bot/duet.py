@@ -127,6 +127,18 @@ class Duet:
             asyncio.create_task(self._delivery.run(), name="duet-delivery"),
         ]
 
+    async def drain(self, *, timeout_s: float) -> None:
+        """Take up nothing more, and see what runs answered and posted; what takes longer is left to the next process.
+
+        Call it while the fronts are still connected: what is heard meanwhile is stored and acknowledged.
+        """
+        until = asyncio.get_running_loop().time() + timeout_s
+        await self._lanes.drain(timeout_s=timeout_s)
+        while self._outlets and await self._store.outbox_age_at() is not None:
+            if asyncio.get_running_loop().time() >= until:
+                return
+            await asyncio.sleep(0.05)
+
     async def close(self, *, drain_s: float = 0.0) -> None:
         """Wait up to `drain_s` for what runs, then let go of it: the rows stay, and the next process goes on."""
         await self._lanes.drain(timeout_s=drain_s) if drain_s else None
