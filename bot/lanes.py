@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 from bot.conversation import TurnKind
-from bot.errors import Superseded, attempt
+from bot.errors import Incident, Superseded, attempt
 from bot.logs import bound
 from bot.ports import Store
 from bot.records import OpenTurn
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 TURNS_AT_ONCE = 16
 # Nobody announces its own death: without other news the heads of the lanes are looked at this often.
 LOOK_EVERY_S = 0.1
+# A database that is full or locked is tried again this often.
+RETRY_AFTER_S = 1.0
 
 
 class Lanes:
@@ -93,18 +95,27 @@ class Lanes:
         """Wait for a turn's task and clean up after it if it was cancelled for a reason; never cancelled itself."""
         await asyncio.wait({task})
         by = self._ended_by.pop(turn.seq, None)
+        fault: object = None if task.cancelled() else task.exception()
+        if by is None and fault is not None:
+            # A Superseded turn that nobody ended: another owner has it, or the same news reached us as an exception.
+            doomed = await attempt(self._store.doomed([turn.seq]), where=f"asking what ended {turn}")
+            by = None if isinstance(doomed, Incident) else doomed.get(turn.seq)
         if by is not None:
             # It may have cleaned up and settled by itself in the moment in which it was ended.
             with suppress(Superseded):
-                await attempt(self._end(turn, by), where=f"ending {turn}")
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            # A Superseded turn that nobody ended: another owner has it, or the same news reached us as an exception.
-            doomed = await self._store.doomed([turn.seq])
-            if turn.seq in doomed:
-                await attempt(self._end(turn, doomed[turn.seq]), where=f"ending {turn}")
-            else:
-                log.warning("Turn %s was let go: %s", turn, error, extra={"action": "let go"})
+                fault = await attempt(self._end(turn, by), where=f"ending {turn}")
         self._running.pop(turn.seq, None)
+        if fault is not None:
+            log.warning("Turn %s was let go: %s", turn, fault, extra={"action": "let go"})
+        if fault is not None and not isinstance(fault, Superseded):
+            await self._let_go(turn)
+
+    async def _let_go(self, turn: OpenTurn) -> None:
+        """Give back a turn whose end could not be written: a row that says `running` would block its lane for ever."""
+        is_done: object = Incident
+        while is_done is not None and not self._is_closing:
+            await asyncio.sleep(RETRY_AFTER_S)
+            is_done = await attempt(self._store.let_go(turn), where=f"letting go of {turn}")
 
     async def _cancel_doomed(self) -> None:
         doomed = await self._store.doomed([seq for seq in self._running if seq not in self._ended_by])

@@ -6,7 +6,19 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from bot.conversation import Answer, Author, Message, Outcome, RoomKey, SessionKey, Turn, TurnKind, Verdict
+from bot.conversation import (
+    Answer,
+    Author,
+    CommandResult,
+    Ended,
+    Message,
+    Outcome,
+    RoomKey,
+    SessionKey,
+    Turn,
+    TurnKind,
+    Verdict,
+)
 from bot.drivers.database import Database
 from bot.drivers.outbox_rows import insert_parts
 from bot.drivers.rows import answer_of, dumped, open_turn_of, turn_of
@@ -140,6 +152,19 @@ class TurnRows:
         c.execute(sql, (self._db.owner, seq))
         return _loaded(c, seq)
 
+    async def let_go(self, turn: OpenTurn) -> None:
+        """Give a turn back that could not be ended: it is taken up again as if its process had died."""
+
+        def work(c: sqlite3.Connection) -> None:
+            _end_commands(c, turn, self._db.owner)
+            c.execute(
+                """UPDATE turns SET state = 'heard'
+                   WHERE seq = :seq AND owner = :owner AND attempts = :attempt AND state = 'running'""",
+                self.fenced(turn),
+            )
+
+        await self._db.write(work)
+
     async def doomed(self, seqs: Collection[int]) -> dict[int, str]:
         """Give, of these running turns, those that a reset (value '') or a person (the name) has ended."""
 
@@ -181,6 +206,7 @@ class TurnRows:
             )
             if not changed.rowcount:
                 raise Superseded(str(turn))
+            _end_commands(c, turn, self._db.owner)
             for message in said:
                 _say(c, turn.seq, message)
             insert_parts(c, turn, parts)
@@ -204,6 +230,7 @@ class TurnRows:
             )
             if not changed.rowcount:
                 raise Superseded(str(turn))
+            _end_commands(c, turn, self._db.owner)
             for message in said:
                 _say(c, turn.seq, message)
             insert_parts(c, turn, parts)
@@ -335,6 +362,19 @@ def _say(c: sqlite3.Connection, seq: int, message: Message) -> None:
            SELECT seq, session, ?, ?, ?, ?, generation FROM turns WHERE seq = ?""",
         (message.role, message.author, message.text, message.at, seq),
     )
+
+
+def _end_commands(c: sqlite3.Connection, turn: OpenTurn, owner: str) -> None:
+    """End what still counts as running in a turn that is over: its start was cut off, or its end was not written.
+
+    While it counts, nothing else can run in the room.
+    """
+    rows = c.execute(
+        "SELECT id, code FROM commands WHERE turn = ? AND state = 'running' AND owner = ?", (turn.asking.seq, owner)
+    )
+    for row in rows.fetchall():
+        result = CommandResult(row["code"], Ended.KILLED, note="it was cut off; how it ended is not known")
+        c.execute("UPDATE commands SET state = 'done', result_json = ? WHERE id = ?", (dumped(result), row["id"]))
 
 
 def _settled(row: sqlite3.Row) -> SettledTurn:
