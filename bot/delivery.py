@@ -20,6 +20,7 @@ MAX_ATTEMPTS = 200
 FIND_AFTER_S = 3.0
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 300.0
+RETRY_AFTER_S = 1.0
 
 
 class Delivery:
@@ -70,7 +71,10 @@ class Delivery:
         outlet = self._outlets[part.session.room.platform]
         done = await attempt(self._post(outlet, todo), where=f"posting to {part.session}")
         if isinstance(done, Incident):
-            await attempt(self._again_later(todo, done.error), where=f"putting back a part of {part.session}")
+            # A row that says `posting` would hold up its session for ever: a full database is waited for.
+            where = f"putting back a part of {part.session}"
+            while isinstance(await attempt(self._again_later(todo, done.error), where=where), Incident):  # noqa: ASYNC110
+                await asyncio.sleep(RETRY_AFTER_S)
 
     async def _post(self, outlet: Outlet, todo: ToDeliver) -> None:
         part = todo.part
@@ -82,7 +86,7 @@ class Delivery:
             await self._store.end_part(part.key, state="dropped")
             return
         ref = await outlet.show(part, draft=False)
-        if not await self._store.posted(part.key, ref):
+        if not await self._store.posted(part, ref):
             await outlet.delete(replace(part, ref=ref))
             await self._store.end_part(part.key, state="dropped")
 

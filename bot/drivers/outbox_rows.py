@@ -136,19 +136,23 @@ class OutboxRows:
             is_final=not row["void"],
         )
 
-    async def posted(self, key: str, ref: str) -> bool:
-        """Note that a part stands on the platform; False when a reset came meanwhile and it must be deleted."""
+    async def posted(self, part: Part, ref: str) -> bool:
+        """Note that a part stands on the platform; False when a reset came meanwhile and it must be deleted.
+
+        One that was redrawn while it was posted is to be posted again.
+        """
 
         def work(c: sqlite3.Connection) -> bool:
             changed = c.execute(
-                """UPDATE outbox SET state = 'delivered', ref = ? WHERE key = ? AND owner = ? AND state = 'posting'
+                """UPDATE outbox SET state = iif(body_json = ?, 'delivered', 'ready'), ref = ?
+                   WHERE key = ? AND owner = ? AND state = 'posting'
                    AND generation = (SELECT generation FROM sessions WHERE key = outbox.session)
                    AND room_generation = (SELECT r.generation FROM rooms r JOIN sessions s ON s.room = r.key
                                           WHERE s.key = outbox.session)""",
-                (ref, key, self._db.owner),
+                (dumped(dict(part.body.content)), ref, part.key, self._db.owner),
             )
             if not changed.rowcount:
-                c.execute("UPDATE outbox SET ref = ? WHERE key = ?", (ref, key))
+                c.execute("UPDATE outbox SET ref = ? WHERE key = ?", (ref, part.key))
             return changed.rowcount == 1
 
         return await self._db.write(work)
@@ -171,8 +175,9 @@ class OutboxRows:
             c.execute("UPDATE turns SET answer_json = ? WHERE seq = ?", (dumped(answer), seq))
             for ordinal, body in enumerate(bodies):
                 c.execute(
-                    """UPDATE outbox SET body_json = ?, state = 'ready', next_try_at = 0 WHERE turn = ? AND ordinal = ?
-                       AND state IN ('ready', 'delivered')""",
+                    """UPDATE outbox SET body_json = ?, next_try_at = 0,
+                         state = iif(state = 'posting', state, 'ready')
+                       WHERE turn = ? AND ordinal = ? AND state IN ('ready', 'posting', 'delivered')""",
                     (dumped(dict(body.content)), seq, ordinal),
                 )
 
