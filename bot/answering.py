@@ -118,7 +118,7 @@ class Answering:
             text = f"Duet stopped {MAX_ATTEMPTS} times over this, so it was put aside. Try it in other words."
             return Answer(scene.turn.turn.id, text, Outcome.FAILED, scene.turn.turn.kind)
         try:
-            async with asyncio.timeout(self._turn_timeout_s):
+            async with asyncio.timeout(self._turn_timeout_s) as deadline:
                 return await self._answer(scene)
         except TimeoutError as error:
             limit = f"{self._turn_timeout_s:g} seconds"
@@ -126,6 +126,8 @@ class Answering:
 
     async def _answer(self, scene: Scene) -> Answer:
         turn = scene.turn.turn
+            if not deadline.expired():
+                raise
         await self._look_around(scene)
         action = {TurnKind.RUN: Action.RUN, TurnKind.PRESS: Action.APPROVE}.get(turn.kind, Action.ASK)
         if turn.verdict is Verdict.RETRY:
