@@ -289,9 +289,12 @@ class Answering:
         said = tuple(scene.said)
         if answer.outcome in (Outcome.FAILED, Outcome.REFUSED):
             said = (*said, Message("notice", NAME, answer.text, self._now()))
-        parts = await attempt(
-            new_parts(self._store, scene.outlet, turn, answer), where=f"rendering the answer to {turn}"
-        )
+        rendering = f"rendering the answer to {turn}"
+        parts = await attempt(new_parts(self._store, scene.outlet, turn, answer), where=rendering)
+        if isinstance(parts, Incident):  # as by a file that cannot be kept: said plainly rather than not at all
+            kind = turn.asking.turn.kind
+            answer = Answer(turn.turn.id, parts.text, Outcome.FAILED, kind, incident=parts.id)
+            parts = await attempt(new_parts(self._store, scene.outlet, turn, answer), where=rendering)
         while True:
             try:
                 await self._store.settle(

@@ -196,8 +196,10 @@ class OutboxRows:
 
 
 def insert_parts(c: sqlite3.Connection, turn: OpenTurn, parts: tuple[NewPart, ...]) -> None:
-    """Store an answer's parts as ready; a draft becomes the first, or goes when there is none."""
+    """Store an answer's parts as ready; a draft becomes the first, and is given up when there is none."""
     draft = c.execute("SELECT key FROM outbox WHERE turn = ? AND state = 'draft'", (turn.seq,)).fetchone()
+    if draft and not parts:
+        c.execute("UPDATE outbox SET state = 'failed' WHERE key = ?", (draft["key"],))
     for part in parts:
         if part.ordinal == 0 and draft:
             c.execute(
