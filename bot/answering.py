@@ -96,20 +96,25 @@ class Answering:
         draft = await self._store.draft_of(turn)
         parts = await new_parts(self._store, scene.outlet, turn, answer)
         if draft is not None and scene.outlet is not None and not by:
-            await self._take_back(scene.outlet, replace(draft, body=parts[0].body))
-            parts = ()
+            is_back = await self._take_back(scene.outlet, replace(draft, body=parts[0].body))
+            parts = () if is_back else parts  # what could not be edited now is edited by delivery
         said = (*scene.said, Message("agent", NAME, text, self._now())) if by else ()
         await self._store.settle_ended(turn, answer, said=said, parts=parts)
         self._emit(turn, Settled(answer))
 
-    async def _take_back(self, outlet: Outlet, part: Part) -> None:
-        """Turn the draft of a voided turn into the notice, while the reset waits for it."""
+    async def _take_back(self, outlet: Outlet, part: Part) -> bool:
+        """Turn the draft of a voided turn into the notice, while the reset waits for it; False when that failed."""
         if part.ref is None:
             found = await attempt(outlet.find(part), where="looking for the draft of a voided turn")
             part = replace(part, ref=None if isinstance(found, Incident) else found)
-        if part.ref is not None:
-            await attempt(outlet.show(part, draft=False), where="taking back the draft of a voided turn")
-        await self._store.end_part(part.key, state="delivered" if part.ref else "dropped")
+        if part.ref is None:
+            return False
+        shown = await attempt(outlet.show(part, draft=False), where="taking back the draft of a voided turn")
+        if isinstance(shown, Incident):
+            return False
+        await self._store.note_ref(part.key, shown)
+        await self._store.end_part(part.key, state="delivered")
+        return True
 
     # What a turn asks for.
 
@@ -121,13 +126,13 @@ class Answering:
             async with asyncio.timeout(self._turn_timeout_s) as deadline:
                 return await self._answer(scene)
         except TimeoutError as error:
+            if not deadline.expired():
+                raise
             limit = f"{self._turn_timeout_s:g} seconds"
             raise ModelTimeout(f"The answer took longer than the {limit} a turn may take.") from error
 
     async def _answer(self, scene: Scene) -> Answer:
         turn = scene.turn.turn
-            if not deadline.expired():
-                raise
         await self._look_around(scene)
         action = {TurnKind.RUN: Action.RUN, TurnKind.PRESS: Action.APPROVE}.get(turn.kind, Action.ASK)
         if turn.verdict is Verdict.RETRY:

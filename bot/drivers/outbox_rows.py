@@ -216,10 +216,13 @@ def insert_parts(c: sqlite3.Connection, turn: OpenTurn, parts: tuple[NewPart, ..
 def _insert(
     c: sqlite3.Connection, turn: OpenTurn, part: NewPart, state: str, owner: str | None, shown_at: int | None
 ) -> None:
-    """Insert a part under the generations of now; in a fenced statement they are the turn's own."""
+    """Insert a part under the generations of now; in a fenced statement they are the turn's own.
+
+    A part that has a row already is this one: its turn is settled again after a crash.
+    """
     c.execute(
-        """INSERT INTO outbox(key, turn, session, platform, ordinal, body_json, files_json, generation, room_generation,
-             state, owner, attempts, shown_at)
+        """INSERT OR IGNORE INTO outbox(key, turn, session, platform, ordinal, body_json, files_json, generation,
+             room_generation, state, owner, attempts, shown_at)
            SELECT ?, t.seq, t.session, t.platform, ?, ?, ?, s.generation, r.generation, ?, ?, ?, ?
            FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room WHERE t.seq = ?""",
         (
