@@ -1,0 +1,314 @@
+"""Faults of the core, each named after what went wrong: through the door where there is one, over a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.conversation import Answer, Body, Outcome, SessionKey, Standing, Surroundings, Turn, TurnKind, Verdict
+from bot.drivers.database import Database
+from bot.drivers.store import SqliteStore
+from bot.errors import ModelBusy, OutletUnavailable, StoreUnavailable
+from bot.policy import Policy
+from tests.conftest import Build, World
+from tests.fakes import ANN, BOB, ROOM, FakeModel, FakeOutlet, turn
+
+THREAD = SessionKey(ROOM, "t1")
+
+
+def reset(session: SessionKey | None = None, **more: Any) -> Turn:
+    return turn("", kind=TurnKind.RESET, session=session, **more)
+
+
+# Commits that are shared.
+
+
+def _insert(number: int) -> Callable[[sqlite3.Connection], object]:
+    return lambda c: c.execute("INSERT INTO feedback VALUES(?, 'u', 'v', 0)", (number,))
+
+
+async def test_a_write_behind_many_cancelled_ones_is_committed_before_it_returns(tmp_path: Path) -> None:
+    db = Database(tmp_path)
+    await db.open()
+    blocking = asyncio.create_task(db.read(lambda c: time.sleep(0.2)))
+    await asyncio.sleep(0.02)
+    left = [asyncio.create_task(db.write(_insert(n))) for n in range(150)]
+    await asyncio.sleep(0)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await blocking
+    await db.write(_insert(999))
+    with sqlite3.connect(tmp_path / "duet.db") as other:
+        assert other.execute("SELECT count(*) FROM feedback WHERE turn = 999").fetchone() == (1,)
+    await db.close()
+
+
+async def test_a_write_that_was_committed_is_not_said_to_have_failed_with_the_next_ones(tmp_path: Path) -> None:
+    db = Database(tmp_path)
+    await db.open()
+
+    def fail_later(c: sqlite3.Connection) -> None:
+        c.execute("PRAGMA max_page_count=1")  # what the file has now is the most
+        c.execute("CREATE TABLE IF NOT EXISTS filler(x)")
+        c.execute("INSERT INTO filler VALUES(zeroblob(1000000))")
+
+    def slow(c: sqlite3.Connection) -> None:
+        time.sleep(0.2)
+        _insert(1)(c)
+
+    gate = asyncio.create_task(db.read(lambda c: time.sleep(0.1)))
+    await asyncio.sleep(0.02)
+    first = [asyncio.create_task(db.write(work)) for work in (slow, _insert(2))]
+    await gate
+    await asyncio.sleep(0.05)  # both are in one commit now, and the second's own call has still to come
+    late = asyncio.create_task(db.write(fail_later))
+    results = await asyncio.gather(*first, late, return_exceptions=True)
+    assert [isinstance(result, StoreUnavailable) for result in results] == [False, False, True]
+    await db.close()
+
+
+# A database that cannot be written for a while.
+
+
+class Full:
+    """Lets named store verbs fail with StoreUnavailable until `is_over`."""
+
+    def __init__(self, store: SqliteStore, *verbs: str) -> None:
+        self.hits = 0
+        self.is_over = False
+        for verb in verbs:
+            setattr(store, verb, self._failing(getattr(store, verb)))
+
+    def _failing(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_over:
+                self.hits += 1
+                raise StoreUnavailable("The database cannot be used now: database or disk is full.")
+            return await inner(*args, **kwargs)
+
+        return wrapped
+
+
+@pytest.mark.parametrize("verb", ["settle", "settle_ended", "forget"])
+async def test_a_turn_whose_end_could_not_be_written_is_ended_when_it_can(build: Build, verb: str) -> None:
+    world = await build(model=FakeModel(lambda call: "Named [1]." if verb == "settle" else ["OLD", 30.0]))
+    full = Full(world.store, verb)
+    asked = turn()
+    await world.duet.hear(asked)
+    if verb != "settle":
+        await world.until(lambda: world.model.calls)
+        await world.duet.hear(reset())
+    await world.until(lambda: full.hits)
+    full.is_over = True
+    answer = await world.settled(asked)
+    assert answer.outcome is (Outcome.ANSWERED if verb == "settle" else Outcome.CANCELLED)
+    world.model.script = lambda call: "Named [1]."
+    (after,) = await world.hear(turn())
+    assert after.outcome is Outcome.ANSWERED
+
+
+async def test_a_stop_whose_end_could_not_be_written_frees_the_lane_when_it_can(build: Build) -> None:
+    world = await build(model=FakeModel(lambda call: ["slow", 30.0]))
+    full = Full(world.store, "settle_ended")
+    asked, behind = turn(), turn()
+    await world.duet.hear(asked)
+    await world.until(lambda: world.model.calls)
+    world.model.script = lambda call: "Named [1]."
+    await world.duet.hear(behind)
+    await world.duet.stop(ROOM, asked.id, by=BOB, id="stop-1")
+    await world.until(lambda: full.hits >= 2)
+    full.is_over = True
+    assert (await world.settled(asked)).outcome is Outcome.CANCELLED
+    assert (await world.settled(behind)).outcome is Outcome.ANSWERED
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_a_part_whose_post_could_not_be_written_down_does_not_block_its_session(
+    build: Build, is_down: bool
+) -> None:
+    outlet = FakeOutlet()
+    world = await build(outlet=outlet, model=FakeModel(lambda call: "Named [1]."))
+    full = Full(world.store, "posted", "put_back")
+    if is_down:
+        outlet.faults = [("before", OutletUnavailable("down"))] * 3
+    asked = turn()
+    await world.duet.hear(asked)
+    await world.until(lambda: full.hits >= 2)
+    await asyncio.sleep(0.1)
+    full.is_over = True
+    await world.settled(asked)
+    assert len(outlet.messages) == 1
+    await world.hear(turn())
+    assert len(outlet.messages) == 2
+
+
+# Commands.
+
+
+async def test_a_command_that_was_cancelled_just_as_it_started_does_not_keep_its_room(build: Build) -> None:
+    world = await build()
+    inner, is_in = world.store.start_command, asyncio.Event()
+
+    async def slow(*args: Any) -> Any:
+        started = await inner(*args)
+        is_in.set()
+        await asyncio.sleep(0.3)
+        return started
+
+    world.store.start_command = slow  # type: ignore[method-assign,assignment]
+    asked = turn("echo one", kind=TurnKind.RUN)
+    await world.duet.hear(asked)
+    await is_in.wait()
+    await world.duet.stop(ROOM, asked.id, by=BOB, id="stop-2")
+    await world.settled(asked)
+    world.store.start_command = inner  # type: ignore[method-assign]
+    (after,) = await world.hear(turn("echo two", kind=TurnKind.RUN))
+    assert after.commands[0].output == "two"
+
+
+async def test_a_command_whose_end_could_not_be_written_does_not_keep_its_room(build: Build) -> None:
+    world = await build()
+    full = Full(world.store, "end_command")
+    (failed,) = await world.hear(turn("echo one", kind=TurnKind.RUN))
+    assert failed.outcome is Outcome.FAILED
+    full.is_over = True
+    (after,) = await world.hear(turn("echo two", kind=TurnKind.RUN))
+    assert after.commands[0].output == "two"
+    assert len(world.sandbox.ran) == 2
+
+
+# Drafts and what is taken back.
+
+
+async def test_a_voided_draft_that_could_not_be_edited_is_edited_later(build: Build) -> None:
+    outlet = FakeOutlet()
+    world = await build(outlet=outlet, model=FakeModel(lambda call: ["Branches are OLD", 30.0]))
+    asked = turn()
+    await world.duet.hear(asked)
+    await world.until(lambda: outlet.messages)
+    outlet.faults = [("before", OutletUnavailable("503"))]
+    await world.hear(reset())
+    await world.until(lambda: not any("OLD" in text for text in outlet.texts))
+    assert "*Cancelled by a reset.*" in outlet.texts
+
+
+async def test_a_draft_that_was_never_posted_still_tells_its_asker_of_the_reset(build: Build) -> None:
+    outlet = FakeOutlet(faults=[("before", OutletUnavailable("503"))])
+    world = await build(outlet=outlet, model=FakeModel(lambda call: ["Branches are OLD", 30.0]))
+    await world.duet.hear(turn())
+    await world.until(lambda: not outlet.faults)
+    await asyncio.sleep(0.05)
+    await world.hear(reset())
+    await world.until(lambda: "*Cancelled by a reset.*" in outlet.texts)
+
+
+async def test_an_answer_that_cannot_be_rendered_is_said_plainly(build: Build) -> None:
+    class Broken(FakeOutlet):
+        def render(self, answer: Answer) -> tuple[Body, ...]:
+            if answer.outcome is Outcome.ANSWERED:
+                raise ValueError("a table of no columns")
+            return super().render(answer)
+
+    outlet = Broken()
+    world = await build(outlet=outlet)
+    (answer,) = await world.hear(turn())
+    assert answer.incident
+    assert len(outlet.messages) == 1
+    assert "went wrong" in outlet.texts[0]
+    (cleared,) = await build_reset(world)
+    assert not cleared.notes
+
+
+async def build_reset(world: World) -> list[Answer]:
+    world.outlet.render = FakeOutlet().render  # type: ignore[method-assign]
+    return await world.hear(reset())
+
+
+# What is asked after a reset belongs to the time after it.
+
+
+async def test_a_question_behind_a_reset_that_is_still_looked_up_is_answered_afterwards(build: Build) -> None:
+    class Slow(FakeOutlet):
+        async def surroundings(self, turn: Turn) -> Surroundings:
+            if turn.kind is TurnKind.RESET:
+                await asyncio.sleep(0.2)
+            return await super().surroundings(turn)
+
+    world = await build(outlet=Slow(), model=FakeModel(lambda call: [0.3, "Named [1]."]))
+    cleared, after = reset(author=ANN), turn("Which new branch?")
+    beside = turn("Which branch in the thread?", session=THREAD)
+    for heard in (cleared, after, beside):
+        await world.duet.hear(heard)
+    assert (await world.settled(after)).outcome is Outcome.ANSWERED
+    assert (await world.settled(beside)).outcome is Outcome.ANSWERED
+    assert "cleared" in (await world.settled(cleared)).text
+
+
+async def test_trying_again_what_a_reset_cleared_meanwhile_is_void(build: Build) -> None:
+    class Slow(FakeOutlet):
+        async def surroundings(self, turn: Turn) -> Surroundings:
+            if turn.kind is TurnKind.RESET:
+                await asyncio.sleep(0.2)
+            return await super().surroundings(turn)
+
+    replies = iter([ModelBusy("Busy."), "OLD answered [1]."])
+    model = FakeModel(lambda call: next(replies))  # type: ignore[arg-type,return-value]
+    world = await build(outlet=Slow(), model=model)
+    asked = turn("Which OLD branch?")
+    await world.hear(asked)
+    cleared, again = reset(), turn("", kind=TurnKind.PRESS, target=asked.id, verdict=Verdict.RETRY)
+    await world.duet.hear(cleared)
+    await world.duet.hear(again)
+    await world.settled(cleared)
+    assert (await world.settled(again)).outcome is Outcome.CANCELLED
+    assert len(world.model.calls) == 1
+    assert await world.duet.history(SessionKey(ROOM)) == []
+
+
+# Texts and times from outside.
+
+
+@pytest.mark.parametrize("where", ["question", "reply", "name", "output"])
+async def test_half_a_surrogate_pair_is_answered_like_any_text(build: Build, where: str) -> None:
+    half = "\ud83d"
+    world = await build(model=FakeModel(lambda call: f"Named {half if where == 'reply' else ''} [1]."))
+    author = ANN if where != "name" else type(ANN)("U9", f"Ann {half}", Standing.MEMBER)
+    if where == "output":
+        world.sandbox.output = f"a {half} b"
+        (answer,) = await world.hear(turn("echo x", kind=TurnKind.RUN))
+        assert answer.commands[0].output.startswith("a ")
+    else:
+        text = f"Which branch {half if where == 'question' else ''}?"
+        (answer,) = await world.hear(turn(text, author=author))
+    assert answer.outcome is Outcome.ANSWERED
+
+
+async def test_a_time_limit_of_the_platform_is_not_called_the_turns_own(build: Build) -> None:
+    def around(asked: Turn) -> Surroundings:
+        raise TimeoutError("the platform did not answer")
+
+    world = await build(outlet=FakeOutlet(around=around), turn_timeout_s=30.0)
+    (answer,) = await world.hear(turn())
+    assert answer.outcome is Outcome.FAILED
+    assert "longer than" not in answer.text
+
+
+async def test_a_ticket_pressed_while_its_message_is_still_being_posted_shows_who_decided(build: Build) -> None:
+    outlet = FakeOutlet(latency_s=0.2)
+    world = await build(policy=Policy(commands="ask"), outlet=outlet)
+    asked = turn("echo hi", kind=TurnKind.RUN)
+    await world.duet.hear(asked)
+    while (answer := await world.duet.answer(ROOM, asked.id)) is None:
+        await asyncio.sleep(0.005)
+    assert answer.ticket
+    await world.until(lambda: any(part for part in [world.duet._delivery._posting] if part))
+    pressed = turn("", kind=TurnKind.PRESS, target=answer.ticket.id, verdict=Verdict.APPROVE, author=BOB)
+    await world.hear(pressed)
+    assert "approved Bob" in outlet.texts[0]
