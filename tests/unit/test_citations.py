@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.citations import FALSE_QUOTATION_MARK, NOT_FOUND_NOTE, UNSUPPORTED_MARK, check, cite
@@ -309,6 +309,7 @@ _PIECES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_PIECES)
 def test_whatever_a_model_writes_every_marker_has_a_source_and_every_quote_its_place(pieces):
     for result in (checked("".join(pieces)), cite("".join(pieces), FINDINGS, url=url)):

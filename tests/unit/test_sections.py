@@ -1,7 +1,7 @@
 """Markdown as people really write it is cut into the sections that a reader sees, with GitHub's anchors."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.sections import parse_document
@@ -213,6 +213,7 @@ _LINES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_LINES)
 def test_whatever_is_written_every_line_of_text_stands_where_it_is_said_to_stand(lines):
     parsed = parse_document("\n".join(lines), "x.md")
