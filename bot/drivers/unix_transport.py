@@ -26,7 +26,7 @@ class _Connection(UnixHTTPConnection):
 
 
 class _Pool(UnixHTTPConnectionPool):
-    def _new_conn(self) -> _Connection:  # type: ignore[override] - as docker-py's own
+    def _new_conn(self) -> _Connection:  # type: ignore[override]
         return _Connection(self.base_url, self.socket_path, self.timeout)  # type: ignore[arg-type]
 
 
