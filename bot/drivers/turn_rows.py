@@ -33,6 +33,8 @@ FENCE = """EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOI
   AND s.generation = t.generation AND r.generation = t.room_generation)"""
 
 
+# The head of its lane. What was heard after a reset waits until the reset has raised the generation, or it would be
+# cancelled as if it were of before.
 _IS_HEAD = f"""NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND o.seq < t.seq
   AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})
   AND NOT EXISTS(SELECT 1 FROM turns o JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = o.room
@@ -48,8 +50,6 @@ class TurnRows:
         self._now = now
 
     @property
-# The head of its lane. What was heard after a reset waits until the reset has raised the generation, or it would be
-# cancelled as if it were of before.
     def owner(self) -> str:
         return self._db.owner
 
