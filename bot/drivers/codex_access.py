@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from bot.conversation import RoomKey
-from bot.drivers.codex_index import Index, Shelf
+from bot.drivers.codex_index import Index
+from bot.drivers.codex_rows import Shelf
 from bot.sections import Document
 
 DEFAULT = "default"

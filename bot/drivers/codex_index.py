@@ -12,11 +12,10 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from bot.drivers.codex_files import FoundFile
+from bot.drivers.codex_rows import Known, Match, Shelf, Table
 from bot.drivers.codex_text import clean, letters_expression, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
@@ -51,43 +50,6 @@ create table counter(name text primary key, value int not null) without rowid;
 insert into counter values ('structure', 0), ('vectors', 0);
 create table vector_model(id text not null);
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the index knows of a file. `seen_ns` is when it was read, in nanoseconds of the wall clock."""
-
-    size: int
-    mtime_ns: int
-    sha: bytes
-    seen_ns: int
-
-    def surely_unchanged(self, file: FoundFile) -> bool:
-        # A file written again within the clock's grain of being read may look the same: git calls it racy.
-        same = (self.size, self.mtime_ns) == (file.size, file.mtime_ns)
-        return same and file.mtime_ns < self.seen_ns - 2_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """A document as it stands in the index; `channels` as in `Parsed`."""
-
-    id: int
-    document: Document
-    channels: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A chunk that the full-text index found; `score` is BM25, higher is better."""
-
-    chunk: int
-    section: int
-    document: int
-    score: float
-
-
-Table: TypeAlias = Literal["chunk", "name"]
 
 
 class Index:

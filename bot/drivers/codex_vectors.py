@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bot.drivers.codex_index import Index, Table
+from bot.drivers.codex_index import Index
+from bot.drivers.codex_rows import Table
 
 if TYPE_CHECKING:
     import numpy as np
