@@ -149,10 +149,11 @@ class Draft:
     async def _show(self, answer: Answer) -> None:
         body = self._outlet.render(answer)[0]
         if self._part is None:
-            part = await self._store.open_draft(self._turn, NewPart(self._key, 0, body))
-            if part is None:
+            opened = await self._store.open_draft(self._turn, NewPart(self._key, 0, body))
+            if opened is None:
                 return  # an earlier answer is still on its way; drafting starts when it is out
-            if part.ref is None and part.key != self._key:
+            part, is_new = opened
+            if part.ref is None and not is_new:
                 self._is_over = True  # a dead process may have posted it: settling looks for it
                 return
             self._part = part

@@ -44,26 +44,27 @@ class OutboxRows:
         found = [(name, self._db.home / "files" / name) for name in names]
         return {name: path.read_bytes() for name, path in found if path.exists()}
 
-    async def open_draft(self, turn: OpenTurn, part: NewPart) -> Part | None:
-        """Store part 0 as a draft before it is shown, or give the one a dead process left (`ref` None: look for it).
+    async def open_draft(self, turn: OpenTurn, part: NewPart) -> tuple[Part, bool] | None:
+        """Store part 0 as a draft before it is shown, or give the one a dead process left, and whether it is new.
 
+        One that is not new and has no `ref` may stand on the platform all the same.
         None: parts of an earlier turn still wait, so a draft would stand above them. Raises: Superseded.
         """
 
-        def work(c: sqlite3.Connection) -> Part | None:
+        def work(c: sqlite3.Connection) -> tuple[Part, bool] | None:
             row = c.execute("SELECT * FROM outbox WHERE turn = ? AND ordinal = 0", (turn.seq,)).fetchone()
             if row is not None:
                 c.execute(
                     "UPDATE outbox SET owner = ?, attempts = attempts + 1 WHERE key = ?", (self._db.owner, row["key"])
                 )
-                return self._part(row, turn)
+                return self._part(row, turn), False
             if c.execute(
                 f"SELECT 1 FROM outbox o WHERE session = ? AND {_UNPOSTED.format('o')}", (str(turn.turn.session),)
             ).fetchone():
                 return None
             _fence(c, turn, self._db.owner)
             _insert(c, turn, part, "draft", self._db.owner, self._now())
-            return Part(part.key, turn.turn.id, turn.turn.session, 0, turn.turn.reply_to, part.body)
+            return Part(part.key, turn.turn.id, turn.turn.session, 0, turn.turn.reply_to, part.body), True
 
         return await self._db.write(work, is_news=False)
 
