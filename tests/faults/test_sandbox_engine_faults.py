@@ -113,8 +113,6 @@ async def test_a_reset_while_the_engine_is_down_is_remembered_and_done_by_the_sw
 
 
 @pytest.mark.slow
-# docker-py leaves a socket open where an engine goes away between its connecting and its asking.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_an_engine_with_live_restore_is_emptied_of_what_went_on_running(tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="duet-e-", ignore_cleanup_errors=True) as folder,
