@@ -77,7 +77,9 @@ def whole(answer: Answer) -> str:
     """Give everything of an answer as one Markdown text, for a file."""
     parts = [answer.text]
     parts += [f"$ {result.code}\n({ended(result)})\n\n{result.output}" for result in answer.commands]
-    parts += [f"[{s.number}] {s.document} > {s.heading}, line {s.line} {s.url}\n> {s.quote}" for s in answer.sources]
+    parts += [
+        f"[{s.number}] {s.document} > {s.heading}, line {s.line} {s.url}\n> {one_line(s)}" for s in answer.sources
+    ]
     return "\n\n".join([*(part for part in parts if part), *answer.notes])
 
 
@@ -103,9 +105,15 @@ def sources(given: Sequence[Source]) -> list[Block]:
     return ["\n".join(map(_source, given))] if given else []
 
 
+def one_line(source: Source) -> str:
+    """Give the verbatim sentence without the line breaks that its paragraph was wrapped with."""
+    return " ".join(source.quote.split())
+
+
 def _source(source: Source) -> str:
     title = f"{source.document} › {source.heading}" if source.heading else source.document
-    quote = source.quote if len(source.quote) <= SOURCE_CHARS else source.quote[: SOURCE_CHARS - 1] + "…"
+    quote = one_line(source)
+    quote = quote if len(quote) <= SOURCE_CHARS else quote[: SOURCE_CHARS - 1] + "…"
     return f"[{source.number}] {link(title, source.url)}, line {source.line}\n> {inline(quote)}"
 
 

@@ -214,3 +214,9 @@ def test_a_long_answers_file_holds_everything():
 
 def test_an_empty_fence_is_still_a_block():
     assert str(fence("")) == f"{FENCE}\n \n{FENCE}"
+
+
+def test_a_quote_that_its_paragraph_wrapped_stands_on_one_line() -> None:
+    source = Source(1, "a#b", "d.md", "H", 3, "", "the rule begins here\nand ends here")
+    text = str(render(Answer("t", "As said [1].", sources=(source,)))[0].content)
+    assert "the rule begins here and ends here" in text
