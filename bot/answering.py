@@ -13,8 +13,20 @@ from dataclasses import replace
 from bot import prompt
 from bot.budget import day_of, overdrawn
 from bot.calling import Calling
-from bot.citations import check, cite
-from bot.conversation import Answer, Event, Message, Outcome, Part, Settled, Standing, Surroundings, TurnKind, Verdict
+from bot.citations import NOT_FOUND_NOTE, check, cite
+from bot.conversation import (
+    Answer,
+    Event,
+    Message,
+    Outcome,
+    Part,
+    Settled,
+    Source,
+    Standing,
+    Surroundings,
+    TurnKind,
+    Verdict,
+)
 from bot.errors import Incident, ModelTimeout, StoreUnavailable, attempt
 from bot.intent import wants_action
 from bot.parsing import parse_reply
@@ -246,7 +258,7 @@ class Answering:
         scene.writing = None
         scene.model = step.model or scene.model
         prose = parse_reply(step.reply).prose
-        if prompt.says_not_covered(prose) and self._model.profile.prompts == "split":
+        if prompt.says_not_covered(prose) and self._is_small(scene):
             prose = prompt.REFUSAL
         if prose and not is_shown:
             scene.prose.append(prose)
@@ -262,14 +274,23 @@ class Answering:
             return replace(answer, text=bare.text, notes=(*answer.notes, NOT_FROM_CODEX))
         if answer.text.strip() == prompt.REFUSAL:
             return self._not_covered(scene, findings)
-        checking = cite if self._model.profile.prompts == "split" else check
+        checking = cite if self._is_small(scene) else check
         also = [*(result.output for result in scene.results), *(text for _, text in scene.files())]
         checked = checking(answer.text, findings, url=self._retriever.url, also=also)
-        if findings.band is Band.MIDDLE and not (checked.quoted or scene.results or wants_action(scene.question)):
-            return self._not_covered(scene, findings)
+        is_work = bool(scene.results) or wants_action(scene.question)
+        text = checked.text
+        if findings.band is Band.MIDDLE and not (checked.quoted or is_work):
+            if checked.declined or not checked.sources:
+                return self._not_covered(scene, findings)
+            text = f"{_quoted(checked.sources)}\n\n{text}"  # so sure and no further: the rule itself comes first
         covered = checked.supported and not checked.declined
-        notes = tuple(dict.fromkeys((*answer.notes, *checked.notes)))
-        return replace(answer, text=checked.text, sources=checked.sources, covered=covered, notes=notes)
+        told = [note for note in checked.notes if not (is_work and note == NOT_FOUND_NOTE)]
+        notes = tuple(dict.fromkeys((*answer.notes, *told)))
+        return replace(answer, text=text, sources=checked.sources, covered=covered, notes=notes)
+
+    def _is_small(self, scene: Scene) -> bool:
+        """Tell whether the model that answered is one that the program adds the sources for."""
+        return (scene.profile or self._model.profile).prompts == "split"
 
     def _not_covered(self, scene: Scene, findings: Findings) -> Answer:
         """Say, without a model, that the Codex does not cover this, and name what is nearest."""
@@ -313,3 +334,8 @@ class Answering:
             except StoreUnavailable:
                 await asyncio.sleep(1)
         self._emit(turn, Settled(answer))
+
+
+def _quoted(sources: Sequence[Source]) -> str:
+    """Give the verbatim lines of the sources as a block quotation, each with its marker."""
+    return "\n>\n".join(f"> {' '.join(source.quote.split())} [{source.number}]" for source in sources if source.quote)

@@ -30,7 +30,7 @@ class Calling:
 
         Raises: ModelError; Superseded.
         """
-        profile = self._model.profile
+        profile = scene.profile = self._model.profile
         if prompt.needs_no_model(given, profile=profile):
             return Step(number, prompt.REFUSAL, "", ())
         for _ in range(MAX_PROMPTS - 1):
@@ -42,6 +42,7 @@ class Calling:
 
     async def _call_once(self, scene: Scene, number: int, given: prompt.PromptInput, profile: Profile) -> Step:
         messages = prompt.build(given, profile=profile)
+        scene.profile = profile
         await self._store.record_call(
             scene.turn, number, model=self._model.name, request=messages, findings=given.findings
         )

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 from bot.checks import Check, Health
 from bot.errors import BadInput, DuetError
@@ -86,7 +87,13 @@ async def _model(settings: Settings, *, offline: bool) -> list[Check]:
     from bot.model_choice import open_model
 
     if offline and settings.model_url:
-        return [Check("language model", Health.OK, f"{settings.model_url} (not called: --offline)")]
+        return [
+            Check(
+                "language model",
+                Health.OK,
+                f"{urlsplit(settings.model_url).hostname or 'local'} (not called: --offline)",
+            )
+        ]
     try:
         async with open_model(settings) as model:
             return await model.checks() if isinstance(model, _Checked) else []

@@ -279,7 +279,7 @@ class Duet:
         return await self._retriever.search(question, (), room=room, limit=limit)
 
     async def get_file(self, room: RoomKey, path: str) -> bytes:
-        """Bring a file out of a room's workspace. Raises: SandboxUnavailable, FileNotFoundError."""
+        """Bring a file out of a room's workspace. Raises: SandboxUnavailable; BadInput when it is not there."""
         return await self._sandbox.get(room, await self._store.room_generation(room), path)
 
     async def status(self) -> Status:

@@ -20,7 +20,7 @@ from bot.conversation import (
     TurnKind,
 )
 from bot.delivery import Draft
-from bot.ports import Outlet, Store
+from bot.ports import Outlet, Profile, Store
 from bot.records import OpenTurn
 from bot.redaction import Redactor
 from bot.rendering import part_key
@@ -32,7 +32,10 @@ SHOWN_EVERY_S = 0.03
 
 @dataclass(slots=True)
 class Scene:
-    """What a turn has come to. `prose` holds the steps that are complete, `writing` the reply that is coming."""
+    """What a turn has come to. `prose` holds the steps that are complete, `writing` the reply that is coming.
+
+    `profile` is that of the model which answered last, of several perhaps.
+    """
 
     turn: OpenTurn
     author: Author
@@ -49,6 +52,7 @@ class Scene:
     said: list[Message] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     model: str = ""
+    profile: Profile | None = None
     tokens: int = 0
     started: float = field(default_factory=time.monotonic)
     _shown_at: float = 0.0

@@ -214,7 +214,7 @@ def _ticket(ticket: Ticket | None, files: list[FileData]) -> list[Block]:
 
 
 def _small(answer: Answer) -> list[Block]:
-    lines = [f"-# {' '.join(note.split())}" for note in answer.notes]
+    lines = [f"-# {inline(note)}" for note in answer.notes]
     if answer.incident:
         lines.append(f"-# Incident {answer.incident}: say this number to whoever runs Duet")
     return ["\n".join(lines)] if lines else []

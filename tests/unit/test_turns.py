@@ -21,7 +21,7 @@ from bot.conversation import (
 )
 from bot.errors import ContextTooLong, ModelBusy, ModelUnreachable, StoreUnavailable
 from bot.policy import Policy
-from bot.ports import Band
+from bot.ports import Band, ModelCall
 from tests.conftest import Build, World
 from tests.fakes import ANN, BOB, NAMING, ROOM, FakeModel, FakeOutlet, FakeRetriever, FakeSandbox, section, turn
 
@@ -112,6 +112,26 @@ async def test_a_middle_answer_without_a_verified_quotation_is_not_given(build: 
     (answer,) = await world.hear(turn("How are branches painted?"))
     assert answer.covered is False
     assert "green" not in answer.text
+
+
+async def test_a_middle_answer_in_other_words_is_given_behind_the_rule_itself(build: Build) -> None:
+    model = FakeModel(lambda call: "Hotfix branches begin with `hotfix/`, all others with `feature/` [1].")
+    world = await build(model=model, retriever=FakeRetriever(band=Band.MIDDLE))
+    (answer,) = await world.hear(turn("How do hotfix branches begin?"))
+    assert answer.covered is True
+    quote = answer.sources[0].quote
+    assert quote in NAMING.text
+    assert quote in answer.text
+
+
+async def test_an_answer_about_output_is_not_said_to_be_missing_from_the_codex(build: Build) -> None:
+    def script(call: ModelCall) -> str:
+        is_told = "Output of the commands" in call.messages[-1].content
+        return "The kernel is six point one." if is_told else "I will look. <run>echo 6.1</run>"
+
+    world = await build(model=FakeModel(script))
+    (answer,) = await world.hear(turn("run uname for this branch"))
+    assert not any("Not found in the Codex" in note for note in answer.notes)
 
 
 async def test_a_model_fault_keeps_the_question_and_try_again_answers_it(build: Build) -> None:
