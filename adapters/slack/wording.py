@@ -30,7 +30,8 @@ from bot.markdown import (
 
 _TOKEN = re.compile(r"<([^<>|\n]*)(?:\|([^<>\n]*))?>")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>\n]*)?>")
-_BROADCAST = re.compile(r"(?i)@(?=(?:channel|here|everyone|group)\b)")
+# Not only whole words: a text may still be cut, and `@channels` would end as `@channel`.
+_BROADCAST = re.compile(r"(?i)@(?=channel|here|everyone|group)")
 # `<`, in any of the shapes in which Markdown lets it be written, before what would make it a mention or a broadcast.
 _OPENING = re.compile(r"(<|&(?:lt|LT|#0*60|#[xX]0*3[cC]);?)(?=[!@#\\&])")
 _UNSEEN = re.compile(r"[\u200b-\u200f\u2060\ufeff]")
