@@ -14,7 +14,6 @@ from bot.conversation import (
     Body,
     Command,
     CommandResult,
-    Ended,
     Outcome,
     Part,
     RoomKey,
@@ -29,6 +28,7 @@ from bot.conversation import (
 from bot.errors import OutletUnavailable, SandboxUnavailable
 from bot.ports import Band, Findings, Finished, Hit, ModelCall, Piece, Profile, Text
 from bot.sections import Document, Section
+from tests.fake_sandbox import FakeSandbox as ContractSandbox
 
 ROOM = RoomKey("fake", "T1", "C1")
 ANN = Author("U1", "Ann", Standing.MEMBER)
@@ -128,44 +128,32 @@ class FakeModel:
         return "\n".join(message.content for message in self.calls[number].messages)
 
 
-@dataclass
-class FakeSandbox:
-    """Runs `echo` and `sleep`; files of a room last until it is destroyed. `away` plays an engine that is down."""
+class FakeSandbox(ContractSandbox):
+    """The sandbox that keeps the port's contract; it remembers what was killed. `away` plays an engine that is down."""
 
-    ran: list[Command] = field(default_factory=list)
-    killed: list[Command] = field(default_factory=list)
-    interrupted: list[RoomKey] = field(default_factory=list)
-    destroyed: list[tuple[RoomKey, int]] = field(default_factory=list)
-    away: bool = False
-    output: str = ""
+    def __init__(self, *, away: bool = False, output: str = "") -> None:
+        super().__init__(timeout_s=60)
+        self.killed: list[Command] = []
+        self.away = away
+        self.output = output
+
+    @property
+    def away(self) -> bool:
+        return self.unavailable is not None
+
+    @away.setter
+    def away(self, is_away: bool) -> None:
+        gone = SandboxUnavailable("No Docker engine answers.", mend="Start one.")
+        self.unavailable = gone if is_away else None
 
     async def run(self, command: Command, *, on_output: Callable[[str], None] | None = None) -> CommandResult:
-        if self.away:
-            raise SandboxUnavailable("No Docker engine answers.", mend="Start one.")
-        self.ran.append(command)
+        if self.output:
+            self.outputs.setdefault(command.code, self.output)
         try:
-            if match := re.match(r"sleep ([\d.]+)", command.code):
-                await asyncio.sleep(float(match[1]))
+            return await super().run(command, on_output=on_output)
         except asyncio.CancelledError:
             self.killed.append(command)
             raise
-        text = self.output or command.code.removeprefix("echo ") + "\n"
-        if on_output:
-            on_output(text)
-        return CommandResult(command.code, Ended.EXIT, 0, text, duration_ms=1)
-
-    async def put(self, room: RoomKey, generation: int, name: str, data: bytes) -> None: ...
-
-    async def get(self, room: RoomKey, generation: int, path: str) -> bytes:
-        return b""
-
-    async def interrupt(self, room: RoomKey) -> None:
-        self.interrupted.append(room)
-
-    async def destroy(self, room: RoomKey, *, through: int) -> None:
-        if self.away:
-            raise SandboxUnavailable("No Docker engine answers.", mend="Start one.")
-        self.destroyed.append((room, through))
 
 
 @dataclass
@@ -226,7 +214,7 @@ class FakeOutlet:
                 raise OutletUnavailable("no such message")
             posted.text, posted.is_draft = text, draft
         else:
-            posted = Posted(f"p{len(self.messages) + 1}", part.key, part.session, text, draft)
+            posted = Posted(f"p{next(_numbers)}", part.key, part.session, text, draft)
             self.messages[posted.ref] = posted
         posted.shown.append(text)
         self.acts.append(("edit" if part.ref else "post", text))
