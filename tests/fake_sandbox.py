@@ -65,7 +65,7 @@ class FakeSandbox:
 
     async def _outcome(self, command: Command, shell: _Shell) -> CommandResult:
         if command.code in self.outputs:
-            shell.say(1, self.outputs[command.code].encode())
+            shell.say(1, self.outputs[command.code].encode("utf-8", "replace"))
             return shell.result(command.code)
         await shell.run(command.code)
         return shell.result(command.code)
