@@ -32,7 +32,7 @@ from bot.intent import wants_action
 from bot.parsing import parse_reply
 from bot.policy import Action, Policy, refusal, unusable
 from bot.ports import Band, ChatModel, Findings, Outlet, Retriever, Sandbox, Store
-from bot.records import OpenTurn, Step
+from bot.records import WITHDRAWN, OpenTurn, Step
 from bot.redaction import Redactor, well_formed
 from bot.rendering import new_parts
 from bot.running import Running
@@ -99,6 +99,9 @@ class Answering:
     async def end(self, turn: OpenTurn, by: str) -> None:
         """Clean up after a turn that a person (`by`) or a reset ('') ended, and only then mark it cancelled."""
         scene = self._scenes.pop(turn.seq, None) or self._opened(turn)
+        if by == WITHDRAWN:
+            await self._vanish(scene)
+            return
         if by:
             text = f"{scene.text}\n\n*Stopped by {by}.*".strip()
         else:
@@ -113,6 +116,19 @@ class Answering:
         said = (*scene.said, Message("agent", NAME, text, self._now())) if by else ()
         await self._store.settle_ended(turn, answer, said=said, parts=parts)
         self._emit(turn, Settled(answer))
+
+    async def _vanish(self, scene: Scene) -> None:
+        """End a turn whose message was deleted: what was shown for it goes, and nothing is said."""
+        draft = await self._store.draft_of(scene.turn)
+        if draft is not None and scene.outlet is not None:
+            found = draft.ref or await attempt(scene.outlet.find(draft), where="looking for a withdrawn turn's draft")
+            if isinstance(found, str):
+                gone = scene.outlet.delete(replace(draft, ref=found))
+                await attempt(gone, where="deleting a withdrawn turn's draft")
+            await self._store.end_part(draft.key, state="dropped")
+        answer = Answer(scene.turn.turn.id, "", Outcome.CANCELLED, scene.turn.asking.turn.kind)
+        await self._store.settle_ended(scene.turn, answer)
+        self._emit(scene.turn, Settled(answer))
 
     async def _take_back(self, outlet: Outlet, part: Part) -> bool:
         """Turn the draft of a voided turn into the notice, while the reset waits for it; False when that failed."""

@@ -35,6 +35,10 @@ class OpenTurn:
         return f"{self.turn.session}:{self.turn.id}"
 
 
+# Who stopped a turn whose message was deleted: nobody is told, and what was shown for it goes.
+WITHDRAWN = "(the message was deleted)"
+
+
 class CommandState(StrEnum):
     PLANNED = "planned"
     WAITING = "waiting"

@@ -23,7 +23,7 @@ from bot.drivers.database import Database
 from bot.drivers.outbox_rows import insert_parts
 from bot.drivers.rows import answer_of, dumped, open_turn_of, turn_of
 from bot.errors import Superseded
-from bot.records import NewPart, OpenTurn, SettledTurn
+from bot.records import WITHDRAWN, NewPart, OpenTurn, SettledTurn
 
 BESIDE = "('reset', 'stop')"
 
@@ -110,7 +110,7 @@ class TurnRows:
                     f"DELETE FROM messages WHERE turn = (SELECT seq FROM turns WHERE {_ID})", _id(turn.room, turn.id)
                 )
             else:
-                self._stop(c, turn.room, turn.id, "deleting the message")
+                self._stop(c, turn.room, turn.id, WITHDRAWN)
 
         await self._db.write(work)
 
@@ -281,7 +281,8 @@ class TurnRows:
     async def is_joined(self, session: SessionKey) -> bool:
         """Tell whether Duet has been asked in this session since its last reset."""
         sql = """SELECT EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session WHERE t.session = ?
-                 AND t.generation = s.generation AND t.kind IN ('ask', 'run') AND t.state <> 'refused')"""
+                 AND t.generation = s.generation AND t.kind IN ('ask', 'run') AND t.state <> 'refused'
+                 AND NOT (t.state = 'cancelled' AND t.attempts = 0))"""  # no tombstones
         return bool(await self._db.read(lambda c: c.execute(sql, (str(session),)).fetchone()[0]))
 
     async def open_askers(self, session: SessionKey) -> list[str]:

@@ -237,6 +237,22 @@ async def test_a_message_deleted_before_it_was_heard_is_never_answered(world: Wo
     assert await world.duet.history(SessionKey(ROOM)) == []
 
 
+async def test_a_message_deleted_while_it_is_answered_leaves_nothing_behind(build: Build) -> None:
+    world = await build(model=FakeModel(lambda call: ["Branches are", 30.0]))
+    asked = turn()
+    await world.duet.hear(asked)
+    await world.until(lambda: world.outlet.messages)
+    await world.duet.withdraw(asked)
+    answer = await world.settled(asked)
+    assert (answer.outcome, answer.text) == (Outcome.CANCELLED, "")
+    await world.until(lambda: not world.outlet.messages)
+
+
+async def test_a_deleted_mention_does_not_make_duet_take_part(world: World) -> None:
+    await world.duet.withdraw(turn())
+    assert not await world.duet.is_joined(SessionKey(ROOM))
+
+
 @pytest.mark.parametrize("standing", [s for s in Standing if s not in (Standing.MEMBER, Standing.LOCAL)])
 async def test_nobody_but_full_members_is_answered(build: Build, standing: Standing) -> None:
     world = await build(outlet=FakeOutlet(standing=standing))
