@@ -126,7 +126,8 @@ class DiscordOutlet:
         if self._is_closed:
             raise OutletUnavailable("Duet is leaving Discord.")
         try:
-            await asyncio.wait_for(self._connected.wait(), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):
+                await self._connected.wait()
         except TimeoutError as error:
             raise OutletUnavailable("Discord is not connected.", retry_after_s=CONNECT_S) from error
         try:

@@ -85,7 +85,8 @@ class Looker:
             return author
         try:
             # Before Discord has told its servers, everybody would be an outsider.
-            await asyncio.wait_for(self._connected.wait(), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):
+                await self._connected.wait()
             member = await self._member(int(author.id))
         except faults.RequestFailed as error:
             log.warning("Could not look up a person: %s", error, extra={"action": "standing"})
