@@ -63,7 +63,7 @@ class _Write:
     def outcome(self) -> tuple[object, bool]:
         """Give the result, and whether a row was changed. Raises: what the write raised."""
         if isinstance(self._error, sqlite3.Error):
-            raise StoreUnavailable(f"The database cannot be used now: {self._error}.") from self._error
+            raise _unusable(self._error) from self._error
         if self._error is not None:
             raise self._error
         return self._result, self._has_changed
@@ -280,7 +280,18 @@ class Database:
         try:
             return await asyncio.wrap_future(job)
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"The database cannot be used now: {error}.") from error
+            raise _unusable(error) from error
+
+
+def _unusable(error: sqlite3.Error) -> StoreUnavailable:
+    """Give the fault as the front is to hear it: what is wrong, and what a person can do."""
+    mends = {
+        "SQLITE_BUSY": " Another program holds it: try again in a moment.",
+        "SQLITE_FULL": " Make room on its disk; Duet goes on by itself.",
+        "SQLITE_READONLY": " Let Duet write to its data folder (DUET_HOME).",
+    }
+    name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+    return StoreUnavailable(f"The database cannot be used now: {error}.{mends.get(name, '')}")
 
 
 def is_locked(path: Path) -> bool:
