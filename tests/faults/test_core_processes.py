@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.conversation import Outcome, SessionKey, TurnKind, Verdict
+from bot.conversation import Outcome, SessionKey, Turn, TurnKind, Verdict
 from bot.errors import StoreUnavailable
 from bot.policy import Policy
 from tests.conftest import Build
@@ -126,7 +126,7 @@ async def test_history_keeps_each_sessions_order_while_many_talk_at_once(build: 
     worlds = [await build(**shared, model=FakeModel(lambda call: [0.002, "Named [1]."])) for _ in range(2)]
     sessions = [SessionKey(ROOM, f"t{n}") for n in range(5)]
     asked: dict[SessionKey, list[str]] = {session: [] for session in sessions}
-    last = []
+    last: list[Turn] = []
     for number in range(40):
         session = sessions[number % 5]
         said = turn(f"Which branch {number}?", session=session)
