@@ -260,7 +260,11 @@ class DockerSandbox:
         Does not wait for a running command: removing its container ends it. Raises: SandboxUnavailable; what could
         not be removed is remembered and removed by the sweep, or before the room's next command.
         """
+        was_ever_made = await self._rooms.ledger.sandbox(room) is not None
         await self._rooms.doom(room, through=through)
+        if not was_ever_made:  # no engine is needed to remove nothing
+            await self._rooms.ledger.doom_sandbox(room, through=through, destroyed=True)
+            return
         await self._rooms.remove_doomed(room, through=through)  # ends what runs, so that the room comes free
         try:
             hold = await asyncio.wait_for(self._rooms.locks.hold(room_hash(room)), DESTROY_WAIT_S)

@@ -7,6 +7,7 @@ import json
 import struct
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,8 @@ from bot.drivers.container import (
 from bot.drivers.exec_stream import Frames, Kept
 from bot.drivers.image.build import recipe_hash
 from bot.drivers.image.seccomp import profile, tightened
-from bot.drivers.sandbox import refusal, safe_name
+from bot.drivers.ledger import MemoryLedger
+from bot.drivers.sandbox import DockerSandbox, refusal, safe_name
 from bot.drivers.sandbox_checks import MENDS, is_safe_runc, not_in_force
 from bot.drivers.ssh_bridge import ssh_command
 from bot.errors import SandboxUnavailable
@@ -254,3 +256,15 @@ def test_an_engine_behind_ssh_is_dialled_with_a_checked_host() -> None:
 
 def test_the_recipe_has_a_short_name() -> None:
     assert len(recipe_hash()) == 16
+
+
+async def test_a_reset_of_a_room_that_never_had_a_sandbox_needs_no_engine(tmp_path: Path) -> None:
+    sandbox = DockerSandbox(
+        SandboxSpec(docker_host="unix:///nowhere/docker.sock"),
+        home=tmp_path,
+        install_id="t",
+        ledger=MemoryLedger(),
+        clock=lambda: 0,
+    )
+    await sandbox.destroy(RoomKey("terminal", "local", "new"), through=0)
+    await sandbox.close()
