@@ -179,6 +179,7 @@ async def test_a_turns_own_cost_stays_within_three_times_the_floor(stub: str, tm
         await duet.close()
     await model.aclose()
     await store.close()
-    own, bare = statistics.median(spent["ours"]), statistics.median(spent["floor"])
+    # The quarter that was disturbed least: beside a busy neighbour CPU time grows for all, and not evenly.
+    own, bare = (statistics.quantiles(spent[name], n=4)[0] for name in ("ours", "floor"))
     print(f"turn: {own:.2f} ms CPU, floor {bare:.2f} ms, ratio {own / bare:.2f}")
     assert own / bare <= MOST
