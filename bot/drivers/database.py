@@ -112,8 +112,8 @@ class Database:
                 conn.execute("PRAGMA journal_mode=wal")
                 conn.execute("PRAGMA synchronous=full")
                 conn.execute("PRAGMA journal_size_limit=16777216")
-                if (found := conn.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                    raise sqlite3.DatabaseError(found)
+            self._check(conn)
+            with self._locked():
                 if migrations.pending(self._db):
                     migrations.apply(self._db)
         except sqlite3.OperationalError as error:
@@ -122,6 +122,11 @@ class Database:
             raise BadInput(
                 f"The database {self.path} is damaged ({error}). Move it away, or put a backup in its place."
             ) from error
+
+    def _check(self, conn: sqlite3.Connection) -> None:
+        """Raise DatabaseError when the file is damaged. Outside the lock: a big file takes seconds."""
+        if (found := conn.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
 
     @property
     def path(self) -> Path | None:
