@@ -81,6 +81,9 @@ class Lanes:
             turn = await self._store.begin(self._platforms(), only_beside=is_full)
             if turn is None:
                 return
+            if self._is_closing:  # it was closed while the store looked: nobody would wait for this one
+                await self._store.let_go(turn)
+                return
             is_beside = turn.turn.kind in (TurnKind.RESET, TurnKind.STOP)
             self._start(turn, self._beside if is_beside else self._work)
 

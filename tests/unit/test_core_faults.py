@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.conversation import Answer, Body, Outcome, SessionKey, Standing, Surroundings, Turn, TurnKind, Verdict
-from bot.drivers.database import Database
+from bot.drivers.database import Database, is_locked
 from bot.drivers.store import SqliteStore
 from bot.errors import ModelBusy, OutletUnavailable, StoreUnavailable
 from bot.policy import Policy
@@ -72,6 +72,42 @@ async def test_a_write_that_was_committed_is_not_said_to_have_failed_with_the_ne
     results = await asyncio.gather(*first, late, return_exceptions=True)
     assert [isinstance(result, StoreUnavailable) for result in results] == [False, False, True]
     await db.close()
+
+
+async def test_a_big_file_that_is_checked_at_the_start_keeps_nobody_from_writing(tmp_path: Path) -> None:
+    held = []
+
+    class Checked(Database):
+        def _check(self, conn: sqlite3.Connection) -> None:
+            held.append(is_locked(tmp_path / "write.lock"))
+            super()._check(conn)
+
+    db = Checked(tmp_path)
+    await db.open()
+    await db.close()
+    assert held == [False]
+
+
+async def test_a_turn_that_was_just_taken_up_when_duet_closes_is_given_back(build: Build, tmp_path: Path) -> None:
+    world = await build(home=tmp_path, start=False, model=FakeModel(lambda call: [0.5, "Named [1]."]))
+    inner, is_in = world.store.begin, asyncio.Event()
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        begun = await inner(*args, **more)
+        if begun is not None and begun.turn.id == asked.id:
+            is_in.set()
+            await asyncio.sleep(0.2)
+        return begun
+
+    world.store.begin = slow  # type: ignore[method-assign]
+    before, asked = turn(), turn(session=THREAD)
+    await world.duet.hear(before)
+    await world.duet.hear(asked)
+    world.duet.start()
+    await is_in.wait()
+    await world.duet.close(drain_s=2.0)
+    assert await world.duet.state(ROOM, before.id) == "answered"
+    assert await world.duet.state(ROOM, asked.id) == "heard"
 
 
 # A database that cannot be written for a while.
