@@ -89,7 +89,7 @@ class Lanes:
 
     def _start(self, turn: OpenTurn, work: Callable[[OpenTurn], Awaitable[None]]) -> None:
         with bound(turn.turn.session, turn.turn.id):  # both tasks keep it for their lines in the log
-            self._running[turn.seq] = asyncio.create_task(_as_task(work(turn)), name=f"turn {turn}")
+            self._running[turn.seq] = asyncio.create_task(_as_task(work, turn), name=f"turn {turn}")
             wrapper = asyncio.create_task(self._see_through(turn, self._running[turn.seq]), name=f"lane {turn}")
         self._wrappers.add(wrapper)
         wrapper.add_done_callback(self._wrappers.discard)
@@ -129,5 +129,6 @@ class Lanes:
                 task.cancel()
 
 
-async def _as_task(work: Awaitable[None]) -> None:
-    await work
+async def _as_task(work: Callable[[OpenTurn], Awaitable[None]], turn: OpenTurn) -> None:
+    """Begin the work inside the task: one that is cancelled before it began leaves nothing that was never awaited."""
+    await work(turn)
