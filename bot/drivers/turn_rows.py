@@ -128,7 +128,7 @@ class TurnRows:
         marks = ", ".join("?" * len(platforms))
         for kinds in (f"IN {BESIDE}", f"NOT IN {BESIDE} AND {_IS_HEAD}")[: 1 if only_beside else 2]:
             rows = c.execute(
-                f"""SELECT t.seq, t.state, t.owner FROM turns t INDEXED BY open_turns
+                f"""SELECT t.seq, t.state, t.owner FROM turns t INDEXED BY open_in_order
                     WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
                     AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
                 (*platforms, self._db.owner),
