@@ -88,7 +88,7 @@ class OutboxRows:
         died, given with `is_final=False`: to be looked for and deleted.
         """
         if await self._db.read(lambda c: self._open_parts(c, platforms)):  # the usual case costs no transaction
-            return await self._db.write(lambda c: self._next_part(c, platforms))
+            return await self._db.write(lambda c: self._next_part(c, platforms), is_news=False)
         return None
 
     def _open_parts(self, c: sqlite3.Connection, platforms: Collection[str]) -> list[sqlite3.Row]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 from bot.conversation import CommandResult, Ended, RoomKey, SessionKey, Verdict
 from bot.drivers.database import Database
@@ -52,7 +51,7 @@ class StepRows:
             asking=turn.asking.seq,
             step=step,
             model=model,
-            request=dumped([asdict(message) for message in request]),
+            request=dumped([{"role": message.role, "content": message.content} for message in request]),
             findings=findings_json(findings),
             at=self._now(),
         )
