@@ -61,7 +61,7 @@ class Core(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.home = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.outlet, self.sandbox = FakeOutlet(part_chars=60), FakeSandbox()
+        self.outlet, self.sandbox = FakeOutlet(part_chars=60, latency_s=0.003), FakeSandbox()
         self.numbers = itertools.count(1)
         self.said: list[Said] = []
         self.resets: list[Turn] = []
