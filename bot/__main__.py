@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
+from bot import __version__
+
 FIRST_COMMAND = (
     "python3 -m venv .venv && .venv/bin/pip install -q --require-hashes -r requirements.lock && "
     '.venv/bin/python -m bot ask "What is our branch naming convention?"'
@@ -43,6 +45,7 @@ except ModuleNotFoundError as error:  # a fresh checkout: say what to type inste
     _without_dependencies(error.name)
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from adapters.terminal.app import Terminal
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="duet-bot", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="duet %(version)s")
 @acting
 def cli(call: Call) -> None:
     """Answers from your team's written standards, with sources; runs commands in a locked-down sandbox.
@@ -204,15 +207,15 @@ def rooms(call: Call) -> int:
 
 
 @cli.command()
-@click.option("--day", metavar="YYYY-MM-DD", help="A day in UTC (default: today).")
+@click.option("--day", type=click.DateTime(["%Y-%m-%d"]), help="A day in UTC (default: today).")
 @reading
-def usage(call: Call, day: str | None) -> int:
+def usage(call: Call, day: datetime | None) -> int:
     """Show who used how many tokens in which room on one day, and their cost where a price is set."""
     from bot.app import now_ms
     from bot.budget import day_of
 
     price = call.settings().budget_price
-    return _once(call, lambda once: once.usage(day or day_of(now_ms()), price), is_reading=True)
+    return _once(call, lambda once: once.usage(f"{day:%Y-%m-%d}" if day else day_of(now_ms()), price), is_reading=True)
 
 
 @cli.command()

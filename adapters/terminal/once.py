@@ -13,7 +13,7 @@ from adapters.terminal.app import Terminal
 from adapters.terminal.cli import EXIT_FAILED, EXIT_NOT_STARTED
 from adapters.terminal.inbound import room_named, session_named
 from adapters.terminal.progress import Progress
-from bot.conversation import Answer, Outcome, RoomKey, SessionKey
+from bot.conversation import Answer, Outcome, RoomKey, SessionKey, TicketState
 from bot.errors import BadInput
 from bot.redaction import neutralised
 
@@ -35,6 +35,7 @@ class Once:
         session = session_named(room, thread)
         turn = self.terminal.keyboard.ask(session, question)
         answer = await self.terminal.answer(turn, shown=not self.as_json)
+        self._hint(answer)
         if self.as_json:
             self._print(outbound.dumped(outbound.answer_json(answer, session)))
         return _code(answer)
@@ -43,11 +44,20 @@ class Once:
         """Give the command's own exit code; 125 where it was not started."""
         session = session_named(room)
         answer = await self.terminal.answer(self.terminal.keyboard.run(session, code), shown=False)
+        self._hint(answer)
         if self.as_json:
             self._print(outbound.dumped(outbound.run_json(answer, session.room)))
         else:
             self._pass_on(answer)
         return outbound.exit_code(answer.commands[-1]) if answer.commands else EXIT_NOT_STARTED
+
+    def _hint(self, answer: Answer) -> None:
+        """Say where a yes or no can be given: this command leaves before anybody could."""
+        if answer.ticket and answer.ticket.state is TicketState.WAITING:
+            print(
+                "Commands wait for a yes here. Run it in `duet chat`, which takes /approve or /deny.",
+                file=self.terminal.err,
+            )
 
     def _pass_on(self, answer: Answer) -> None:
         """Write what the commands wrote, each stream to its own; what else is to be said goes to `err`."""

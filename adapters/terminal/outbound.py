@@ -40,7 +40,7 @@ def below(answer: Answer) -> list[str]:
         blocks.append("Sources\n" + "\n".join(map(source_text, answer.sources)))
     notes = list(answer.notes)
     if answer.incident:
-        notes.append(f"Incident {answer.incident}: look for it in the log.")
+        notes.append(f"Incident {answer.incident}: look for it in duet.log, in the data folder.")
     return [*blocks, "\n".join(notes)]
 
 
@@ -153,7 +153,13 @@ def reset_json(answer: Answer, session: SessionKey) -> JsonObject:
     """Give `duet reset --json`."""
     if answer.outcome is not Outcome.ANSWERED:
         return error_json(answer.outcome.value, answer.text, answer.incident)
-    return {"cleared": True, "message": answer.text, "room": name_of(session.room), "thread": session.thread}
+    return {
+        "cleared": True,
+        "message": answer.text,
+        "notes": list(answer.notes),
+        "room": name_of(session.room),
+        "thread": session.thread,
+    }
 
 
 def is_remarkable(result: CommandResult) -> bool:
@@ -213,7 +219,7 @@ def documents_json(folder: str, documents: Sequence[Document]) -> JsonObject:
 def documents_text(folder: str, documents: Sequence[Document]) -> str:
     sections = sum(document.sections for document in documents)
     rows = [("document", "sections", "title"), *((d.name, str(d.sections), d.title) for d in documents)]
-    faults = [f"{d.name}: {fault}" for d in documents for fault in d.faults]
+    faults = [fault for d in documents for fault in d.faults]
     return joined(
         [
             f"{counted(len(documents), 'document')}, {counted(sections, 'section')} in {folder}",
