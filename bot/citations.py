@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 from bot.conversation import Source
@@ -206,14 +207,20 @@ def _numbers(label: str) -> Iterator[int]:
 
 def _joined(claims: Sequence[_Claim], *, marked: bool) -> str:
     out: list[str] = []
-    for claim in claims:
-        text = claim.text
-        if claim.numbers:
-            text = _with_markers(text, claim.numbers)
-        elif marked and claim.verdict == "unsupported":
-            text = text.rstrip() + UNSUPPORTED_MARK
-        out.append(text + claim.tail)
+    for is_code, run in groupby(claims, key=lambda claim: claim.is_code):
+        text = "".join(_with_verdict(claim, marked=marked) for claim in run)
+        # A marker that stood alone leaves an empty paragraph; the empty lines of code are its own.
+        out.append(text if is_code else re.sub(r"\n{3,}", "\n\n", text))
     return "".join(out).strip("\n")
+
+
+def _with_verdict(claim: _Claim, *, marked: bool) -> str:
+    """Give a claim with its markers, or the mark that says it has no support."""
+    if claim.numbers:
+        return _with_markers(claim.text, claim.numbers) + claim.tail
+    if marked and claim.verdict == "unsupported":
+        return claim.text.rstrip() + UNSUPPORTED_MARK + claim.tail
+    return claim.text + claim.tail
 
 
 def _with_markers(text: str, numbers: Sequence[int]) -> str:

@@ -318,3 +318,12 @@ def test_whatever_a_model_writes_every_marker_has_a_source_and_every_quote_its_p
             assert {int(n) for n in re.findall(r"\[(\d+)\]", prose)} <= set(numbers(result))
         assert all(source.quote in DOCUMENT for source in result.sources)
         assert bool(result.sources) <= result.supported
+
+
+def test_a_marker_that_stood_alone_leaves_no_empty_paragraph():
+    text = "# T\n\n## Cut\n\nCut it from the tag.\n\n```sh\ngit switch -c x\n```\n\nOne fix and nothing else.\n"
+    section = parse_document(text, "t.md").sections[-1]
+    reply = "```sh\ngit switch -c x\n\n\ngit push\n```\n\n[7]\n\nOne fix and nothing else [1]."
+    result = check(reply, Findings((Hit(section, 1.0),)), url=url)
+    assert "```\n\nOne fix" in result.text
+    assert "x\n\n\ngit push" in result.text
