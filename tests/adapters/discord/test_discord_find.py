@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from dataclasses import replace
 
@@ -115,4 +116,4 @@ async def test_nothing_holds_the_loop_up_for_a_tenth_of_a_second(world):
         is_over = True
         await probing
         gc.enable()
-        assert longest < 0.1
+        assert longest < (0.1 if sys.gettrace() is None else 0.3)  # measuring coverage triples what our lines cost
