@@ -314,7 +314,9 @@ _PIECES = st.lists(
 def test_whatever_a_model_writes_every_marker_has_a_source_and_every_quote_its_place(pieces):
     for result in (checked("".join(pieces)), cite("".join(pieces), FINDINGS, url=url)):
         prose = re.sub(r"```.*?(```|\Z)|`[^`\n]*`|^\[\d+\]:.*$", "", result.text, flags=re.DOTALL | re.MULTILINE)
-        if prose.count("`") == 0:
+        if (
+            prose.count("`") == 0 and "````" not in result.text
+        ):  # a longer fence is code that this reading takes for two
             assert {int(n) for n in re.findall(r"\[(\d+)\]", prose)} <= set(numbers(result))
         assert all(source.quote in DOCUMENT for source in result.sources)
         assert bool(result.sources) <= result.supported
@@ -327,3 +329,11 @@ def test_a_marker_that_stood_alone_leaves_no_empty_paragraph():
     result = check(reply, Findings((Hit(section, 1.0),)), url=url)
     assert "```\n\nOne fix" in result.text
     assert "x\n\n\ngit push" in result.text
+
+
+def test_the_line_shown_is_the_one_that_the_answer_says_first():
+    text = "# T\n\n## Names\n\nA branch has its ticket's name. A longer name is cut by the server of previews.\n"
+    section = parse_document(text, "t.md").sections[-1]
+    reply = "A branch has its ticket's name [1]. A longer name is cut by the server of previews [1]."
+    (source,) = check(reply, Findings((Hit(section, 1.0),)), url=url).sources
+    assert source.quote == "A branch has its ticket's name."
