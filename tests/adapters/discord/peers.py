@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import discord
+import pytest
 import simcord
 
 from adapters.discord.app import Front
-from bot.app import open_duet
-from bot.settings import Settings
+from bot.app import Parts, open_duet
+from bot.settings import Settings, load_settings
 from tests.doubles.discord import FakeDiscord, until
 from tests.doubles.discord_people import People
-from tests.scenario import Peer, Seen
+from tests.fake_sandbox import FakeSandbox
+from tests.scenario import COUNT, COUNTED, Peer, Seen
 from tests.served import serve
+
+NOTHING: Mapping[str, str] = {}
 
 
 class WirePeer:
@@ -54,13 +58,18 @@ class WirePeer:
         made = await self._people.press(raw, label, who=self._who(by))
         await until(lambda: made.get("acknowledged"))
 
+    async def read_file(self, message: Seen, name: str) -> str:
+        raw = next(m for said in self._world.messages.values() for m in said if m["id"] == message.id)
+        file = next(file for file in raw["attachments"] if file["filename"] == name)
+        return self._world.blobs[f"{file['id']}/{name}"].decode()
+
     async def seen(self, thread: str | None = None) -> list[Seen]:
         mine = [m for channel in self._world.channels for m in self._world.mine(channel) if not m["flags"] & 64]
         if thread is not None:
             asked = self._said[thread]
             mine = [m for m in mine if m["channel_id"] == thread or _reference(m) in asked]
         mine.sort(key=lambda m: int(m["id"]))
-        return [Seen(m["id"], m["content"], _labels(m["components"])) for m in mine]
+        return [Seen(m["id"], m["content"], _labels(m["components"]), _names(m["attachments"])) for m in mine]
 
 
 def _reference(message: dict[str, Any]) -> str:
@@ -71,11 +80,15 @@ def _labels(rows: list[Any]) -> tuple[str, ...]:
     return tuple(button["label"] for row in rows for button in row["components"])
 
 
+def _names(attachments: list[Any]) -> tuple[str, ...]:
+    return tuple(file["filename"] for file in attachments)
+
+
 @asynccontextmanager
-async def open_wire(folder: Path, *, threads: bool) -> AsyncIterator[Peer]:
+async def open_wire(folder: Path, *, threads: bool, more: Mapping[str, str] = NOTHING) -> AsyncIterator[Peer]:
     async with FakeDiscord() as world:
         settings = {"DUET_DISCORD_THREADS": str(threads).lower(), "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
-        async with serve(folder, world.environment | settings):
+        async with serve(folder, world.environment | settings | dict(more)):
             await until(lambda: world.identifies and world.commands.get(""), timeout_s=30)
             yield WirePeer(world, f"the wire double {'with' if threads else 'without'} threads")
         assert world.violations == []
@@ -119,11 +132,19 @@ class SimcordPeer:
             result = await self._people[by].click(raw, label=label)
         assert result.acknowledged
 
+    async def read_file(self, message: Seen, name: str) -> str:
+        raw = next(m for m in self._channel.history() if str(m.id) == message.id)
+        file = next(file for file in raw.attachments if file.filename == name)
+        async with self._turn:
+            return (await file.read()).decode()
+
     async def seen(self, thread: str | None = None) -> list[Seen]:
         mine = [m for m in self._channel.history() if m.author.id == self._env.bot.user.id and not m.flags.ephemeral]
         if thread is not None:
             mine = [m for m in mine if m.reference and m.reference.message_id in self._said[thread]]
-        return [Seen(str(m.id), m.content, tuple(_shown(m))) for m in mine]
+        return [
+            Seen(str(m.id), m.content, tuple(_shown(m)), tuple(file.filename for file in m.attachments)) for m in mine
+        ]
 
 
 def _shown(message: discord.Message) -> list[str]:
@@ -131,10 +152,23 @@ def _shown(message: discord.Message) -> list[str]:
 
 
 @asynccontextmanager
-async def open_simcord(folder: Path) -> AsyncIterator[Peer]:
-    settings = Settings(home=folder / "home", discord_token="t", docker_host="unix:///nonexistent/docker.sock")
-    async with open_duet(settings, drain_s=1.0) as parts:
-        front = Front(settings, parts.duet)
+async def _open_duet_without_engine(settings: Settings) -> AsyncIterator[Parts]:
+    """Build Duet as the program does, but over the sandbox that needs no engine."""
+    sandbox = FakeSandbox(outputs={COUNT: COUNTED})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bot.drivers.sandbox.DockerSandbox", lambda *_, **__: sandbox)
+        async with open_duet(settings, drain_s=1.0) as parts:
+            yield parts
+
+
+@asynccontextmanager
+async def open_simcord(folder: Path, *, more: Mapping[str, str] = NOTHING) -> AsyncIterator[Peer]:
+    environ = {"DUET_HOME": str(folder / "home"), "DISCORD_TOKEN": "t"} | dict(more)
+    settings = load_settings(environ=environ, folder=folder)
+    async with _open_duet_without_engine(settings) as parts:
+        env: simcord.Env
+        # How long an interaction may still be answered is a matter of the simulated Discord's clock.
+        front = Front(settings, parts.duet, now_ms=lambda: int(env.now().timestamp() * 1000))
         env = simcord.Env(front.client)
         await env.start()
         try:

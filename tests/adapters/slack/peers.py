@@ -22,6 +22,7 @@ from tests.served import serve
 
 CHANNEL = "C0ENGROOM0"
 PEOPLE = {"alice": "U0ALICE000", "bob": "U0BOB00000"}
+NOTHING: Mapping[str, str] = {}
 
 
 def all_text(value: Any) -> Iterator[str]:
@@ -39,7 +40,8 @@ def all_text(value: Any) -> Iterator[str]:
 
 def read(message: Mapping[str, Any]) -> Seen:
     labels = tuple(button["label"] for button in buttons(message))
-    return Seen(message.get("ts", ""), "\n".join(all_text(message)), labels)
+    files = tuple(file["name"] for file in message.get("files", []))
+    return Seen(message.get("ts", ""), "\n".join(all_text(message)), labels, files)
 
 
 def environ(api_url: str, *, http: bool) -> dict[str, str]:
@@ -80,17 +82,23 @@ class DoublePeer:
         delivery = await self._person(by).press(CHANNEL, raw, button["action_id"], value=button["value"])
         assert delivery.acked_ms is not None
 
+    async def read_file(self, message: Seen, name: str) -> str:
+        raw = self._slack.channels[CHANNEL].find(message.id)
+        assert raw is not None
+        file = next(file for file in raw["files"] if file["name"] == name)
+        return self._slack.file_data[file["id"]].decode()
+
     async def seen(self, thread: str | None = None) -> list[Seen]:
         return [read(message) for message in self._slack.said(CHANNEL, thread=thread)]
 
 
 @asynccontextmanager
-async def open_double(folder: Path, *, http: bool) -> AsyncIterator[Peer]:
+async def open_double(folder: Path, *, http: bool, more: Mapping[str, str] = NOTHING) -> AsyncIterator[Peer]:
     slack = FakeSlack()
     await slack.start()
     slack.add_channel(CHANNEL, *(slack.add_user(id, name) for name, id in PEOPLE.items()))
     try:
-        async with serve(folder, environ(slack.api_url, http=http)) as served:
+        async with serve(folder, environ(slack.api_url, http=http) | dict(more)) as served:
             slack.events_url = f"{served.address}/slack/events" if http else ""
             yield DoublePeer(slack, "the double over HTTP" if http else "the double over sockets")
     finally:
@@ -137,6 +145,8 @@ class LocalSlackPeer:
     async def command(self, words: str, *, by: str = "alice") -> str:
         before = len((await self._get("log"))["log"])
         await self._post("command", {"channel": CHANNEL, "user": PEOPLE[by], "command": "/duet", "text": words})
+        if words.startswith(("run ", "reset")):
+            return ""  # what comes of these comes as a message
         for _ in range(60):  # what came back stands in its log (Socket Mode) or in the channel (HTTP)
             news = (await self._get("log"))["log"][before:]
             for entry in news:
@@ -152,6 +162,14 @@ class LocalSlackPeer:
         await self._post(
             "interact", {"channel": CHANNEL, "messageTs": message.id, "user": PEOPLE[by], "action": action}
         )
+
+    async def read_file(self, message: Seen, name: str) -> str:
+        raw = next(m for m in (await self._get(f"messages/{CHANNEL}"))["messages"] if m["ts"] == message.id)
+        file = next(file for file in raw["files"] if file["name"] == name)
+        headers = {"Authorization": f"Bearer {double.BOT_TOKEN}"}
+        async with self._session.get(file["url_private"], headers=headers) as response:
+            assert response.status == 200, response
+            return await response.text("utf-8")
 
     async def seen(self, thread: str | None = None) -> list[Seen]:
         said = (await self._get(f"messages/{CHANNEL}"))["messages"]
@@ -185,7 +203,7 @@ def config(events_url: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_local_slack(folder: Path, *, http: bool) -> AsyncIterator[Peer]:
+async def open_local_slack(folder: Path, *, http: bool, more: Mapping[str, str] = NOTHING) -> AsyncIterator[Peer]:
     binary = os.environ.get("LOCAL_SLACK_BIN", "")
     if not binary or not Path(binary).exists():
         lacking("slack-peer", 'local-slack is not here: eval "$(.ci/slack-peer)" fetches it and sets LOCAL_SLACK_BIN')
@@ -203,7 +221,7 @@ async def open_local_slack(folder: Path, *, http: bool) -> AsyncIterator[Peer]:
     try:
         async with aiohttp.ClientSession() as session:
             await _until_up(session, base)
-            given = environ(f"{base}/api/", http=http) | {"DUET_HTTP_PORT": str(own_port)}
+            given = environ(f"{base}/api/", http=http) | {"DUET_HTTP_PORT": str(own_port)} | dict(more)
             async with serve(folder, given):
                 yield LocalSlackPeer(base, session, "local-slack over HTTP" if http else "local-slack over sockets")
     finally:
