@@ -134,7 +134,7 @@ def _together(gists: Sequence[Gist]) -> Gist:
 
 # The reply, cut into claims
 
-_CODE = re.compile(r"(^ {0,3}(?P<fence>`{3,}|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(^ {0,3}(?P<fence>`{3,}(?![^\n]*`)|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL)
 # `[1]`, `[1, 2]`, `[1-3]`, `[^1]`, `[Source 1]`, 【1】; not a link's text, and not `row[1]` in code
 _LABEL = r"\^?(?:source|section|sources|sections|ref)?\s*\d{1,3}(?:\s*[-–,;&]\s*\d{1,3})*"
 _MARKER = re.compile(rf"[ \t]*(?:\[({_LABEL})\](?!\()|【({_LABEL})[^】]*】)", re.IGNORECASE)

@@ -337,3 +337,8 @@ def test_the_line_shown_is_the_one_that_the_answer_says_first():
     reply = "A branch has its ticket's name [1]. A longer name is cut by the server of previews [1]."
     (source,) = check(reply, Findings((Hit(section, 1.0),)), url=url).sources
     assert source.quote == "A branch has its ticket's name."
+
+
+def test_a_marker_behind_code_in_three_marks_on_one_line_is_a_marker():
+    """Such a line opens no fence: https://spec.commonmark.org/0.31.2/#info-string"""
+    assert "[9]" not in checked("```x``` Every branch is named so [9].").text
