@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from adapters.slack import blocks
 from adapters.slack.blocks import Block
 from adapters.slack.wording import escaped
-from bot.conversation import Answer, Body, FileData, Json, Outcome, TurnKind
+from bot.conversation import Answer, Body, FileData, Json, Outcome, TicketState, TurnKind
 from bot.markdown import Code, Prose, Segment, Table, plain, segments
 from bot.splitting import split
 
@@ -60,8 +60,8 @@ def _page(page: Sequence[Block], number: int, total: int, answer: Answer) -> Bod
     # The key of a part is written into a block's id, and ids on `markdown` blocks are ignored.
     if all(block["type"] == "markdown" for block in content):
         content += blocks.small(_signature(answer))
-    whole = _fallback(answer.text) if number == 1 else f"{number} of {total}"
-    told: dict[str, Json] = {"text": whole or "Duet answered.", "blocks": list[Json](content)}
+    whole = _notified(answer) if number == 1 else f"{number} of {total}"
+    told: dict[str, Json] = {"text": whole, "blocks": list[Json](content)}
     if answer.outcome is Outcome.REFUSED:
         told["only_to_asker"] = True
     return Body(told)
@@ -142,6 +142,14 @@ def _files(answer: Answer) -> tuple[FileData, ...]:
         for number, result in enumerate(answer.commands, 1)
         if blocks.clipped_output(result.output)[1]
     )
+
+
+def _notified(answer: Answer) -> str:
+    """Give what a notification says of an answer: what was said, and above all that a person is waited for."""
+    said = _fallback(answer.text)
+    if answer.ticket is not None and answer.ticket.state is TicketState.WAITING:
+        said = f"Duet wants to run a command and waits for a person's yes. {said}".rstrip()
+    return said or "Duet answered."
 
 
 def _fallback(text: str) -> str:

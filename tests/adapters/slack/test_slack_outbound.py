@@ -233,6 +233,13 @@ def test_a_waiting_command_shows_what_would_run_with_nothing_hidden() -> None:
     assert {b["action_id"]: b["value"] for b in buttons(content(body))} == {"duet_approve": "k1", "duet_deny": "k1"}
 
 
+def test_the_notification_of_a_waiting_command_says_that_a_person_is_waited_for() -> None:
+    (body,) = render(Answer("1.1", "I look.", ticket=Ticket("k1", "ls")))
+    assert body.content["text"] == "Duet wants to run a command and waits for a person's yes. I look."
+    (decided,) = render(Answer("1.1", "I look.", ticket=Ticket("k1", "ls", TicketState.APPROVED, "Ann")))
+    assert decided.content["text"] == "I look."
+
+
 @pytest.mark.parametrize("state", [s for s in TicketState if s is not TicketState.WAITING])
 def test_a_decided_command_shows_who_decided_and_has_no_buttons(state: TicketState) -> None:
     (body,) = render(Answer("1.1", "", ticket=Ticket("k1", "ls", state, "Ann")))
