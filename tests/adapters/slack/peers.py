@@ -45,7 +45,9 @@ def read(message: Mapping[str, Any]) -> Seen:
 
 
 def environ(api_url: str, *, http: bool) -> dict[str, str]:
-    given = {"SLACK_BOT_TOKEN": double.BOT_TOKEN, "SLACK_API_URL": api_url}
+    # Without an engine, unless the peer is given one: its pool of sandboxes would be left behind.
+    nowhere = "unix:///nonexistent/docker.sock"
+    given = {"SLACK_BOT_TOKEN": double.BOT_TOKEN, "SLACK_API_URL": api_url, "DOCKER_HOST": nowhere}
     way_in = {"SLACK_SIGNING_SECRET": double.SECRET} if http else {"SLACK_APP_TOKEN": double.APP_TOKEN}
     return given | way_in
 
