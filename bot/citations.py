@@ -134,11 +134,14 @@ def _together(gists: Sequence[Gist]) -> Gist:
 
 # The reply, cut into claims
 
-_CODE = re.compile(r"(^ {0,3}(?P<fence>`{3,}(?![^\n]*`)|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(
+    r"(^ {0,3}(?P<fence>`{3,}(?![^\n]*`)|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL
+)
 # `[1]`, `[1, 2]`, `[1-3]`, `[^1]`, `[Source 1]`, 【1】; not a link's text, and not `row[1]` in code
 _LABEL = r"\^?(?:source|section|sources|sections|ref)?\s*\d{1,3}(?:\s*[-–,;&]\s*\d{1,3})*"
 _MARKER = re.compile(rf"[ \t]*(?:\[({_LABEL})\](?!\()|【({_LABEL})[^】]*】)", re.IGNORECASE)
 _LEADING_MARKERS = re.compile(rf"(?:{_MARKER.pattern})+[.,;]?(?=\s|$)(?!:)", re.IGNORECASE)
+_TICKS = re.compile(r"`+")
 _LINE_PREFIX = re.compile(r"^\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+)?(?:#{1,6}\s+)?")
 
 
@@ -181,13 +184,25 @@ def _is_open(text: str) -> bool:
     return text.count("“") > text.count("”") or text.count("«") > text.count("»") or text.count('"') % 2 == 1
 
 
+def _is_in_code(text: str, at: int) -> bool:
+    """Tell whether a place is inside a code span: opened by a run of backticks, closed by the next of that length."""
+    position = 0
+    while opening := _TICKS.search(text, position, at):
+        length = len(opening[0])
+        closing = next((run for run in _TICKS.finditer(text, opening.end()) if len(run[0]) == length), None)
+        if closing is not None and closing.start() >= at:
+            return True
+        position = closing.end() if closing else opening.end()
+    return False
+
+
 def _claim(raw: str, tail: str) -> _Claim:
     numbers: list[int] = []
 
     def take(marker: re.Match[str]) -> str:
         before = raw[: marker.start()]
         starts_line = not before or before.endswith("\n")
-        if before.count("`") % 2 or (starts_line and raw[marker.end() :].startswith(":")):
+        if _is_in_code(raw, marker.start()) or (starts_line and raw[marker.end() :].startswith(":")):
             return marker[0]  # inside inline code, or the definition of a link
         numbers.extend(_numbers(marker[1] or marker[2]))
         return ""
