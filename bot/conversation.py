@@ -192,7 +192,8 @@ class Ended(StrEnum):
 class CommandResult:
     """What came of a command. Streams are clean text (no control characters but tab and newline), clipped with a mark.
 
-    `note` says why in words when `ended` is not EXIT ("waiting for approval", "no Docker engine").
+    `note` says why in words when `ended` is not EXIT ("waiting for approval", "no Docker engine"). `painted` is the
+    output with its colour sequences, and with no other; empty where it has none.
     """
 
     code: str
@@ -203,6 +204,7 @@ class CommandResult:
     truncated: bool = False
     duration_ms: int = 0
     note: str = ""
+    painted: str = ""
 
     @property
     def output(self) -> str:

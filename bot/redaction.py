@@ -265,6 +265,24 @@ def neutralised(text: str) -> str:
     return _CONTROL.sub(lambda match: "\n" if match[0][0] in "\r\u2028\u2029" else "", text)
 
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def painted(text: str, plain: str) -> str:
+    """Give `text` with its colour sequences and no other, if without them it is `plain` to the letter; else ''.
+
+    What cannot be matched is shown without colours: a sequence may stand where it hides something.
+    """
+    if not _COLOUR.search(text):
+        return ""
+    at, kept = 0, list[str]()
+    for colour in _COLOUR.finditer(text):
+        kept += [neutralised(text[at : colour.start()]), colour[0]]
+        at = colour.end()
+    shown = "".join([*kept, neutralised(text[at:])])
+    return shown if _COLOUR.sub("", shown) == plain else ""
+
+
 def spelled_out(text: str) -> str:
     """Give text as `neutralised` would, but with each such character shown as `⟨U+202E⟩`.
 

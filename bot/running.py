@@ -22,6 +22,7 @@ from bot.errors import SandboxUnavailable
 from bot.policy import Policy
 from bot.ports import Sandbox, Store
 from bot.records import CommandState, PlannedCommand, Start
+from bot.redaction import painted
 from bot.scene import NAME, Scene
 
 TICKET_LIFE_MS = 60 * 60 * 1000
@@ -147,7 +148,9 @@ class Running:
             result = await self._sandbox.run(asked, on_output=on_output)
         except SandboxUnavailable as error:
             return CommandResult(command.code, Ended.NOT_STARTED, note=str(error))
-        return replace(result, stdout=scene.redact(result.stdout), stderr=scene.redact(result.stderr))
+        shown = replace(result, stdout=scene.redact(result.stdout), stderr=scene.redact(result.stderr))
+        # Colours within a secret would hide it: they are shown only where the text without them is the masked one.
+        return replace(shown, painted=painted(scene.redact(result.painted), shown.output))
 
 
 def _as_said(result: CommandResult) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.conversation import Command, CommandResult, Ended, RoomKey
-from bot.drivers.command_output import clean_text
+from bot.drivers.command_output import clean_text, painted_output
 from bot.drivers.exec_stream import Kept
 from bot.drivers.sandbox import VOID, not_started, refusal, safe_name
 from bot.errors import BadInput, SandboxUnavailable
@@ -141,7 +141,7 @@ class _Shell:
             self._tell(data.decode("utf-8", "replace"))
 
     def result(self, code: str) -> CommandResult:
-        return CommandResult(
+        result = CommandResult(
             code,
             self._ended,
             exit_code=self._status if self._ended is Ended.EXIT else None,
@@ -150,6 +150,7 @@ class _Shell:
             truncated=any(kept.left_out_bytes for kept in self._kept.values()),
             note=self._note,
         )
+        return replace(result, painted=painted_output(self._kept[1], self._kept[2], result.output))
 
     async def run(self, code: str) -> None:
         try:

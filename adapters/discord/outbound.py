@@ -170,7 +170,7 @@ def _commands(results: Sequence[CommandResult], files: list[FileData]) -> list[B
 def _output(result: CommandResult) -> Fence:
     text = result.output
     if len(text) <= OUTPUT_CHARS:
-        return coloured(text)
+        return coloured(result.painted if len(result.painted) <= OUTPUT_CHARS and result.painted else text)
     end = text[-(OUTPUT_CHARS - OUTPUT_HEAD_CHARS) :]
     left_out = len(text) - OUTPUT_CHARS
     return coloured(f"{text[:OUTPUT_HEAD_CHARS]}\n[… {left_out} characters are only in the file …]\n{end}")

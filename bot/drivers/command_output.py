@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from bot.drivers.exec_stream import Kept
-from bot.redaction import neutralised
+from bot.redaction import neutralised, painted
 
 LIVE_EVERY_S = 0.05
 ESCAPE = "\x1b"
@@ -25,6 +25,14 @@ def clean_text(kept: Kept) -> str:
     start = next((i for i, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
     mark = f"\n[… {kept.left_out_bytes:,} bytes left out …]\n"
     return neutralised(text) + mark + neutralised(tail[start:].decode("utf-8", "replace"))
+
+
+def painted_output(stdout: Kept, stderr: Kept, plain: str) -> str:
+    """Give both streams with their colours, as `CommandResult.output` joins them; '' where there are none to show."""
+    if stdout.left_out_bytes or stderr.left_out_bytes:
+        return ""  # a colour that the middle switched off would run on
+    streams = (b"".join(kept.parts()).decode("utf-8", "replace").rstrip("\n") for kept in (stdout, stderr))
+    return painted("\n".join(stream for stream in streams if stream), plain)
 
 
 class LiveOutput:

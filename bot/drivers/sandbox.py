@@ -7,11 +7,12 @@ import logging
 import re
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bot.conversation import Command, CommandResult, Ended, RoomKey
-from bot.drivers.command_output import LiveOutput, clean_text
+from bot.drivers.command_output import LiveOutput, clean_text, painted_output
 from bot.drivers.container import COMMAND_USER, SandboxSpec, room_hash, snapshot_folder
 from bot.drivers.containers import ENTER, SHELL, run_argv
 from bot.drivers.engine import Address, Engine, InTheWay, NotThere
@@ -163,7 +164,7 @@ class DockerSandbox:
     def _result(self, command: Command, end: ExecEnd, *, note: str, memory: bool) -> CommandResult:
         ended, why = self._ending(end, memory=memory)
         left_out = end.stdout.left_out_bytes + end.stderr.left_out_bytes
-        return CommandResult(
+        result = CommandResult(
             command.code,
             ended,
             exit_code=end.exit_code if ended is Ended.EXIT else None,
@@ -173,6 +174,7 @@ class DockerSandbox:
             duration_ms=round(end.seconds * 1000),
             note=" ".join(part for part in (why, note) if part),
         )
+        return replace(result, painted=painted_output(end.stdout, end.stderr, result.output))
 
     def _ending(self, end: ExecEnd, *, memory: bool) -> tuple[Ended, str]:
         """Say how a command ended, and why in words where it was not by itself."""

@@ -35,6 +35,11 @@ async def test_a_command_gives_its_exit_code_and_its_streams_apart(sandbox: Any)
     assert result.note == ""
 
 
+async def test_colours_are_kept_beside_the_plain_output(sandbox: Any) -> None:
+    result = await run(sandbox, "printf '\\033[32mok\\033[0m'")
+    assert (result.output, result.painted) == ("ok", "\x1b[32mok\x1b[0m")
+
+
 async def test_files_stay_for_the_next_command_of_the_room_and_no_other(sandbox: Any) -> None:
     await run(sandbox, "echo kept > notes.txt")
     assert (await run(sandbox, "cat notes.txt")).stdout == "kept\n"

@@ -197,3 +197,18 @@ async def test_outsiders_run_nothing(build: Build, standing: Standing) -> None:
     (answer,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
     assert answer.outcome is Outcome.REFUSED
     assert world.sandbox.ran == []
+
+
+async def test_a_token_that_colours_were_put_into_is_masked_and_loses_its_colours(build: Build) -> None:
+    secret = "sk-own-key-1234567890abcdef"
+    world = await build(sandbox=FakeSandbox(output="sk-own-\x1b[31mkey-1234\x1b[0m567890abcdef\n"), secrets=(secret,))
+    (answer,) = await world.hear(turn("echo x", kind=TurnKind.RUN))
+    assert answer.commands[0].painted == ""
+    assert secret not in answer.commands[0].output
+
+
+async def test_colours_of_the_output_reach_the_answer(build: Build) -> None:
+    world = await build(sandbox=FakeSandbox(output="\x1b[32mok\x1b[0m\n"))
+    (answer,) = await world.hear(turn("echo x", kind=TurnKind.RUN))
+    assert answer.commands[0].output == "ok"
+    assert answer.commands[0].painted == "\x1b[32mok\x1b[0m"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.redaction import MARK, MAX_LINE_CHARS, Redactor, neutralised, spelled_out
+from bot.redaction import MARK, MAX_LINE_CHARS, Redactor, neutralised, painted, spelled_out
 
 OWN = "xoxb-2048-7791-Kq3vZr8sWm1TyLp6"
 PLAIN = "pq7Rb2nX0mWz"  # an HTTP token of no known shape
@@ -283,3 +283,13 @@ def test_a_carriage_return_becomes_a_new_line() -> None:
 
 def test_a_command_to_be_judged_shows_what_would_be_hidden() -> None:
     assert spelled_out("ls \u202e\x1b[2K; rm\r") == "ls ⟨U+202E⟩⟨U+001B⟩[2K; rm⟨U+000D⟩"
+
+
+def test_colours_are_kept_and_every_other_sequence_goes() -> None:
+    text = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x1b[2J"
+    assert painted(text, neutralised(text)) == "\x1b[31mred\x1b[0m plain"
+
+
+def test_colours_that_cannot_be_matched_are_left_out() -> None:
+    assert painted("no colours", "no colours") == ""
+    assert painted("\x1b[31msecret", "[secret removed]") == ""

@@ -220,3 +220,9 @@ def test_a_quote_that_its_paragraph_wrapped_stands_on_one_line() -> None:
     source = Source(1, "a#b", "d.md", "H", 3, "", "the rule begins here\nand ends here")
     text = str(render(Answer("t", "As said [1].", sources=(source,)))[0].content)
     assert "the rule begins here and ends here" in text
+
+
+def test_the_colours_of_an_output_are_shown_where_discord_shows_them() -> None:
+    result = CommandResult("ls", Ended.EXIT, 0, stdout="ok", painted="\x1b[32mok\x1b[0m")
+    text = str(render(Answer("t", "", kind=TurnKind.RUN, commands=(result,)))[0].content["content"])
+    assert "```ansi\n\x1b[32mok\x1b[0m" in text
