@@ -3,7 +3,7 @@
 Each scene is an async function that takes a peer with the shipped `duet serve` behind it and the sample Codex. `SCENES`
 are played with no language model; `WORK` with one that says what `replies` gives, where commands wait for a person's
 yes (`DUET_COMMANDS=ask`) and run in a sandbox. A platform plugs in by implementing `Peer`;
-`tests/adapters/test_scenario.py` lists them.
+`tests/adapters/all_peers.py` lists them.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_nothing_that_the_terminal_would_obey_passes(event: Event) -> None:
 
 def test_the_incident_of_a_failed_turn_is_named() -> None:
     written = drawn([Settled(Answer("t", "The model is away.", incident="ab12cd"))])
-    assert written == "The model is away.\n\nIncident ab12cd: look for it in the log.\n"
+    assert written == "The model is away.\n\nIncident ab12cd: look for it in duet.log, in the data folder.\n"
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 1), ("a" * 80, 1), ("a" * 81, 2), ("你" * 41, 2), ("a\n\nb", 3)])
