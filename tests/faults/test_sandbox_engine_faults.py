@@ -65,7 +65,7 @@ async def test_an_engine_that_hangs_is_noticed_within_five_seconds(engine: Priva
         assert time.monotonic() - began < 5
         assert fault.value.mend
         assert (await running).ended is Ended.KILLED
-        assert time.monotonic() - began < 10  # its end is looked for too, which takes longer than noticing
+        assert time.monotonic() - began < 6
         again = time.monotonic()
         with pytest.raises(SandboxUnavailable):
             await run(sandbox, "true", where=room("b"))
