@@ -196,11 +196,17 @@ def path_turn_id(request: web.Request) -> str:
 
 def chosen_turn_id(request: web.Request, fields: Fields) -> str | None:
     """Give the caller's key for the turn: the `Idempotency-Key` header, else `turnId` in the body."""
-    in_body, header = fields.turn_id("turnId"), request.headers.get("Idempotency-Key")
-    if header is None or _TURN_ID.fullmatch(header):
-        return header or in_body
-    fields.fault("Idempotency-Key", f"Expected 1 to {MAX_TURN_ID_CHARS} printable ASCII characters without spaces")
-    return None
+    in_body = fields.turn_id("turnId")
+    return idempotency_key(request, fields) or in_body
+
+
+def idempotency_key(request: web.Request, fields: Fields) -> str | None:
+    """Give the `Idempotency-Key` header; one that is no turn id becomes a fault of `fields`."""
+    header = request.headers.get("Idempotency-Key")
+    if header is not None and not _TURN_ID.fullmatch(header):
+        fields.fault("Idempotency-Key", f"Expected 1 to {MAX_TURN_ID_CHARS} printable ASCII characters without spaces")
+        return None
+    return header
 
 
 @dataclass(frozen=True, slots=True)

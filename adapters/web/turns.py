@@ -51,10 +51,12 @@ def routes(desk: Desk) -> list[web.RouteDef]:
         return web.json_response({"turnId": turn_id, "stopping": is_open})
 
     async def retry(request: web.Request) -> web.StreamResponse:
-        session_id, turn_id = _addressed(request)
+        fields = inbound.query_fields(request)
+        chosen = inbound.idempotency_key(request, fields)
+        session_id, turn_id = _addressed(request, fields)
         if await desk.duet.state(caller_of(request).room(session_id), turn_id) is None:
             return _never_heard()
-        turn = inbound.pressed(caller_of(request), session_id, turn_id, Verdict.RETRY, desk.stamp())
+        turn = inbound.pressed(caller_of(request), session_id, turn_id, Verdict.RETRY, desk.stamp(chosen))
         return await _heard(request, turn)
 
     async def decide(request: web.Request) -> web.StreamResponse:
@@ -85,9 +87,9 @@ def _never_heard() -> web.Response:
     return web.json_response({"error": "there is no such turn"}, status=404)
 
 
-def _addressed(request: web.Request) -> tuple[str, str]:
+def _addressed(request: web.Request, fields: inbound.Fields | None = None) -> tuple[str, str]:
     """Give session and turn out of query and path. Raises: BadRequest."""
-    fields = inbound.query_fields(request)
+    fields = fields or inbound.query_fields(request)
     session_id = fields.id("sessionId")
     fields.check()
     return session_id, inbound.path_turn_id(request)

@@ -109,6 +109,7 @@ async def visiting(chromium: Any, address: str, duet: FakeDuet, name: str) -> As
     context.set_default_timeout(10_000)
     visit = Visit(address, duet, context, None)
     visit.page = await visit.open()
+    await visit.page.locator("#model:not(:empty)").wait_for()  # the last of what a page asks for by itself
     yield visit
     SHOTS.mkdir(parents=True, exist_ok=True)
     await visit.page.screenshot(path=str(SHOTS / (re.sub(r"\W+", "-", name.removeprefix("test_"))[:80] + ".png")))

@@ -311,6 +311,78 @@ async def test_a_server_that_is_gone_is_told_and_not_waited_for(visit: Visit) ->
     visit.faults.clear()
 
 
+@pytest.mark.parametrize(
+    ("path", "clicks", "shown"),
+    [
+        ("health", [], "#model"),
+        ("v1/sessions/*", [], "#log .fault"),
+        ("v1/codex/documents", ["#open-codex"], "#panel .fault"),
+        ("v1/codex/sections?*", ["#open-codex", ".document summary"], "#panel .fault"),
+        ("v1/codex/section?*", ["#open-codex", ".document summary", ".section-link"], "#panel .fault"),
+        ("prompt-history?*", ["#open-log"], "#panel .fault"),
+    ],
+)
+@pytest.mark.parametrize("way", ["refused", "unreachable"])
+async def test_whatever_cannot_be_read_is_said_in_its_place(
+    visit: Visit, path: str, clicks: list[str], shown: str, way: str
+) -> None:
+    async def fail(route: Any) -> None:
+        if way == "unreachable":
+            await route.abort("connectionrefused")
+        else:
+            await route.fulfill(status=503, json={"error": "the index is being moved"})
+
+    await visit.page.route(f"{visit.address}/{path}", fail)
+    await visit.page.reload()
+    for place in clicks:
+        await visit.page.locator(place).first.click()
+    said = {"refused": "the index is being moved", "unreachable": "The server cannot be reached."}[way]
+    await visit.page.locator(shown, has_text=said).wait_for()
+    assert {fault[:3] for fault in visit.faults} <= {"503"}
+    visit.faults.clear()
+
+
+@pytest.mark.parametrize("way", ["waiting", "reload"])
+async def test_what_is_said_to_a_server_out_of_reach_is_asked_once_when_it_is_back(visit: Visit, way: str) -> None:
+    tried = 0
+
+    async def gone(route: Any) -> None:
+        nonlocal tried
+        tried += 1
+        await route.abort("connectionrefused")
+
+    await visit.page.route(f"{visit.address}/v1/turns", gone)
+    answer = await visit.say("What about hotfixes?", wait=False)
+    while tried < 2:
+        await visit.page.wait_for_timeout(20)
+    await visit.page.unroute(f"{visit.address}/v1/turns")
+    if way == "reload":
+        await visit.page.reload()
+        answer = visit.page.locator(".turn .answer")
+    await answer.locator(".source").wait_for()
+    assert await text(visit.page.locator(".said")) == "What about hotfixes?"
+    assert len(visit.duet.heard) == 1
+
+
+async def test_a_retry_whose_reply_is_lost_is_done_once(visit: Visit) -> None:
+    answer = await visit.say("fail")
+    lost = 0
+
+    async def lose_the_reply(route: Any) -> None:
+        nonlocal lost
+        lost += 1
+        if lost == 1:
+            await route.fetch()
+            await route.abort("connectionreset")
+        else:
+            await route.continue_()
+
+    await visit.page.route(f"{visit.address}/v1/turns/*/retry?*", lose_the_reply)
+    await answer.locator(".again").click()
+    await answer.locator(".prose:not(.fault .prose)").wait_for()
+    assert len({turn.id for turn in visit.duet.heard}) == len(visit.duet.heard) == 2
+
+
 async def test_the_theme_follows_the_system_until_one_is_chosen(visit: Visit) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await visit.page.evaluate(ground)

@@ -8,6 +8,13 @@ export class ApiError extends Error {
   }
 }
 
+/** Nobody answered at the server's address; whether the request arrived is not known. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The server cannot be reached.");
+  }
+}
+
 export async function getJson(path, query = {}) {
   return (await send("GET", withQuery(path, query))).json();
 }
@@ -16,7 +23,7 @@ export async function postJson(path, query = {}, body = undefined) {
   return (await send("POST", withQuery(path, query), body)).json();
 }
 
-/** Ask, and give the turn's events as they come. Sending the same turn id again asks nothing twice. */
+/** Ask, and give the turn's events as they come. Sending the same turn id again asks nothing twice: it follows. */
 export async function* ask(turn, signal) {
   yield* events(await send("POST", "/v1/turns", turn, signal));
 }
@@ -27,13 +34,15 @@ export async function* follow(sessionId, turnId, signal) {
   yield* events(await send("GET", path, undefined, signal));
 }
 
-export async function* retry(sessionId, turnId, signal) {
+/** Try a failed turn again, as the turn `newId`; like the next, it does nothing twice. */
+export async function* retry(sessionId, turnId, newId, signal) {
   const path = withQuery(`/v1/turns/${encodeURIComponent(turnId)}/retry`, { sessionId });
-  yield* events(await send("POST", path, undefined, signal));
+  yield* events(await send("POST", path, undefined, signal, { "Idempotency-Key": newId }));
 }
 
-export async function* decide(sessionId, ticketId, verdict, signal) {
-  yield* events(await send("POST", `/v1/tickets/${encodeURIComponent(ticketId)}`, { sessionId, verdict }, signal));
+export async function* decide(sessionId, ticketId, verdict, newId, signal) {
+  const body = { sessionId, verdict, turnId: newId };
+  yield* events(await send("POST", `/v1/tickets/${encodeURIComponent(ticketId)}`, body, signal));
 }
 
 function withQuery(path, query) {
@@ -41,16 +50,25 @@ function withQuery(path, query) {
   return text ? `${path}?${text}` : path;
 }
 
-async function send(method, path, body, signal) {
-  const init = { method, signal, credentials: "same-origin" };
+async function send(method, path, body, signal, headers = {}) {
+  const init = { method, signal, headers, credentials: "same-origin" };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
-    init.headers = { "Content-Type": "application/json" };
+    init.headers = { ...headers, "Content-Type": "application/json" };
   }
-  const response = await fetch(path, init);
+  const response = await reached(path, init);
   if (response.status === 401) location.assign("/login");
   if (!response.ok) throw new ApiError(response.status, await faultOf(response));
   return response;
+}
+
+async function reached(path, init) {
+  try {
+    return await fetch(path, init);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unreachable();
+  }
 }
 
 async function faultOf(response) {

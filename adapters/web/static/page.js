@@ -21,6 +21,7 @@ const OWN_NAMES = new Set(["Local user", "Web user"]);
 const RUN = /^\/run\s+/;
 const NEAR_THE_END_PX = 90;
 const TRIES = 6;
+const LOST = "The server cannot be reached. Trying again takes the answer up where it is; nothing is asked twice.";
 
 const tabs = new BroadcastChannel("duet");
 const narrow = matchMedia("(max-width: 860px)");
@@ -56,7 +57,8 @@ async function loadTranscript(id) {
   for (const turn of memory.session(id).pending) {
     const view = views.get(turn.turnId);
     if (view?.isDone) memory.dropPending(id, turn.turnId);
-    else run(view ?? addTurn({ ...turn, author: "You", at: Date.now() }), (signal) => api.follow(id, turn.turnId, signal));
+    else if (view) run(view, (signal) => api.follow(id, turn.turnId, signal));
+    else run(addTurn({ ...turn, author: "You", at: Date.now() }), asking(id, turn)); // perhaps it never arrived
   }
   drawEmpty();
   toEnd();
@@ -124,43 +126,51 @@ function send(text) {
   tabs.postMessage({ what: "asked", sessionId, turn });
   const view = addTurn({ ...turn, author: "You", at: Date.now() });
   toEnd();
-  const body = { sessionId, message: words, kind, turnId: turn.turnId };
-  run(view, (signal) => api.ask(body, signal));
+  run(view, asking(sessionId, turn));
 }
 
-/** Follow a turn to its end. What breaks is taken up again by the turn's id, since it goes on without us. */
+function asking(id, { turnId, text, kind }) {
+  return (signal) => api.ask({ sessionId: id, message: text, kind, turnId }, signal);
+}
+
+/**
+ * Follow a turn to its end. What breaks is taken up again by the turn's id, since it goes on without us; until the
+ * server is known to have heard it, it is opened anew, so that nothing is lost while the server cannot be reached.
+ */
 async function run(view, open) {
   const { signal } = streams;
   const { sessionId: id, turnId } = view;
-  let ends = open;
+  const follow = (signal) => api.follow(id, view.turnId, signal);
+  let isHeard = false;
+  let refusal = "";
   drawStop();
-  for (let tries = 0; tries < TRIES && !view.isDone; tries++) {
+  for (let tries = 0; tries < TRIES && !view.isDone && !refusal; tries++) {
     try {
-      for await (const [name, data] of ends(signal)) {
+      for await (const [name, data] of (isHeard ? follow : open)(signal)) {
+        isHeard = true;
         if (name === "heard") view.turnId = data.turnId;
         const stuck = isAtEnd();
         view.take(name, data);
         if (stuck) toEnd();
       }
     } catch (error) {
-      if (signal.aborted) return;
       // A turn that another tab is only just sending is not known yet.
-      const early = error instanceof api.ApiError && error.status === 404 && tries < TRIES - 1;
-      if (error instanceof api.ApiError && !early) {
-        view.resend = tries === 0 ? open : null;
-        view.show(failure(view.turnId, error.message));
-        break;
-      }
+      const early = error.status === 404 && tries < TRIES - 1;
+      if (error instanceof api.ApiError && !early) refusal = error.message;
     }
     if (signal.aborted) return;
-    if (!view.isDone && tries > 0) await new Promise((done) => setTimeout(done, 300 * 2 ** tries));
+    if (!view.isDone && !refusal && tries > 0) await new Promise((done) => setTimeout(done, 300 * 2 ** tries));
+    if (signal.aborted) return;
     view.draft.textContent = "";
     view.live.replaceChildren();
-    ends = (again) => api.follow(id, view.turnId, again);
   }
-  if (!view.isDone) view.show(failure(view.turnId, "The connection was lost. The answer may be there after a reload."));
-  memory.dropPending(id, turnId);
-  memory.dropPending(id, view.turnId);
+  const isSettled = view.isDone;
+  if (!isSettled) {
+    view.resend = isHeard ? follow : open;
+    view.show(failure(view.turnId, refusal || LOST));
+  }
+  // What was lost on the way is taken up again after a reload too.
+  if (isSettled || refusal) for (const known of [turnId, view.turnId]) memory.dropPending(id, known);
   announce(view.spoken);
   drawStop();
 }
@@ -172,7 +182,8 @@ function failure(turnId, text) {
 
 function retry(view) {
   const { turnId } = view;
-  const open = view.resend ?? ((signal) => api.retry(view.sessionId, turnId, signal));
+  const newId = memory.newId();
+  const open = view.resend ?? ((signal) => api.retry(view.sessionId, turnId, newId, signal));
   view.resend = null;
   view.working();
   message.focus();
@@ -182,7 +193,8 @@ function retry(view) {
 function decide(view, ticketId, verdict) {
   view.working();
   message.focus();
-  run(view, (signal) => api.decide(view.sessionId, ticketId, verdict, signal));
+  const newId = memory.newId();
+  run(view, (signal) => api.decide(view.sessionId, ticketId, verdict, newId, signal));
 }
 
 function runningViews() {
@@ -220,6 +232,17 @@ async function reset() {
     announce(["The session was reset.", ...left].join(" "));
   } catch (error) {
     log.append(el("p", { className: "fault", role: "alert" }, error.message));
+  }
+}
+
+// ── What answers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function showModel() {
+  try {
+    const { model, documents } = await api.getJson("/health");
+    $("model").textContent = `${model} · ${documents} document${documents === 1 ? "" : "s"}`;
+  } catch (error) {
+    $("model").textContent = error.message;
   }
 }
 
@@ -365,6 +388,4 @@ narrow.addEventListener("change", () => closeSidebar({ focus: false }));
 $("starters").append(...STARTERS.map((text) => el("button", { type: "button", className: "starter", onclick: () => send(text) }, text)));
 drawTheme();
 showSession(memory.currentId());
-api.getJson("/health").then(({ model, documents }) => {
-  $("model").textContent = `${model} · ${documents} document${documents === 1 ? "" : "s"}`;
-});
+showModel();

@@ -152,12 +152,17 @@ function documentItem(item) {
     ...item.faults.map((fault) => el("p", { className: "fault" }, fault)),
     place,
   );
-  node.addEventListener("toggle", async () => {
-    if (!node.open || place.firstChild) return;
-    const { sections } = await getJson("/v1/codex/sections", { document: item.name });
-    place.replaceChildren(...sections.map(sectionLine));
-  });
+  node.addEventListener("toggle", () => node.open && !place.querySelector("button") && listSections(place, item.name));
   return node;
+}
+
+async function listSections(place, document) {
+  try {
+    const { sections } = await getJson("/v1/codex/sections", { document });
+    place.replaceChildren(...sections.map(sectionLine));
+  } catch (error) {
+    place.replaceChildren(el("li", { className: "fault" }, error.message));
+  }
 }
 
 function sectionLine(section) {

@@ -104,6 +104,16 @@ async def test_a_failed_turn_is_tried_again(api: Api, duet: FakeDuet) -> None:
     assert (press.kind, press.verdict, press.target) == (TurnKind.PRESS, Verdict.RETRY, "t-1")
 
 
+async def test_a_retry_sent_again_with_its_key_is_done_once(api: Api, duet: FakeDuet) -> None:
+    await api.post("/v1/turns", ASKED | {"message": "fail"})
+    key = {"Idempotency-Key": "again-1"}
+    replies = [await api.post("/v1/turns/t-1/retry?sessionId=s1", headers=key) for _ in range(2)]
+    assert [reply.events[-1][1]["answer"]["outcome"] for reply in replies] == ["answered", "answered"]
+    assert [turn.id for turn in duet.heard] == ["t-1", "again-1"]
+    broken = await api.post("/v1/turns/t-1/retry?sessionId=s1", headers={"Idempotency-Key": "a b"})
+    assert (broken.status, list(broken.json["details"])) == (400, ["Idempotency-Key"])
+
+
 async def test_a_ticket_is_decided(api: Api, duet: FakeDuet) -> None:
     asked = await api.post("/v1/turns", ASKED | {"message": "ask rm -rf build"})
     ticket = asked.events[-1][1]["answer"]["ticket"]
