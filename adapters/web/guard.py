@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +20,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from adapters.web.desk import CALLER
+from adapters.web.guesses import Guesses, TooManyGuesses
 from adapters.web.inbound import Caller
 from bot.conversation import Author, Standing
 from bot.errors import BadInput
+
+log = logging.getLogger(__name__)
 
 COOKIE = "duet_login"
 COOKIE_LIFE_S = 30 * 86_400
@@ -58,6 +62,7 @@ class Guard:
     hosts: tuple[str, ...] = ()
     own_paths: frozenset[str] = frozenset()
     now_ms: Callable[[], int] = field(kw_only=True)
+    _guesses: Guesses = field(default_factory=Guesses)
 
     def check_settings(self) -> None:
         """Raises: BadInput where others could reach this server and nothing would ask who they are."""
@@ -104,17 +109,27 @@ class Guard:
     # ── Who ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def caller(self, request: web.Request) -> Caller | None:
-        """Give who calls, or None for a stranger."""
+        """Give who calls, or None for a stranger. Raises: TooManyGuesses."""
         if not self.token:
             return Caller("local", Author("local", "Local user", Standing.LOCAL))
-        if not (self._has_bearer(request) or self.is_login(request.cookies.get(COOKIE, ""))):
+        if not (self.is_login(request.cookies.get(COOKIE, "")) or self._has_bearer(request)):
             return None
         holder = "token-" + hashlib.sha256(self.token.encode()).hexdigest()[:16]
         return Caller(holder, Author(holder, "Web user", Standing.MEMBER))
 
-    def is_token(self, given: str) -> bool:
-        """Compare in constant time, whatever the lengths."""
-        return hmac.compare_digest(_digest(given), _digest(self.token))
+    def is_token(self, given: str, request: web.Request) -> bool:
+        """Compare in constant time, whatever the lengths, and count what is wrong against the caller's address.
+
+        Raises: TooManyGuesses, right or wrong; but nobody's guesses keep this machine's own programs out.
+        """
+        address, is_right = _address_of(request), hmac.compare_digest(_digest(given), _digest(self.token))
+        if is_right and is_loopback(address):
+            return True
+        if wait_s := self._guesses.wait_s(address, self.now_ms()):
+            raise TooManyGuesses(wait_s)
+        if not is_right and self._guesses.note_wrong(address, self.now_ms()):
+            log.warning("Takes no token from %s for a while: too many were wrong", address, extra={"action": "guesses"})
+        return is_right
 
     def login_cookie(self) -> str:
         """Give a cookie that proves a login and holds nothing of the token: time, nonce, seal."""
@@ -133,7 +148,7 @@ class Guard:
 
     def _has_bearer(self, request: web.Request) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self.is_token(given.strip())
+        return scheme.lower() == "bearer" and self.is_token(given.strip(), request)
 
 
 def middleware(guard: Guard) -> Middleware:
@@ -147,11 +162,15 @@ def middleware(guard: Guard) -> Middleware:
             return refused(fault)
         if request.method not in SAFE_METHODS and (fault := guard.fault_of_origin(request)):
             return refused(fault)
-        caller = guard.caller(request)
-        if caller is None and not _is_open(request.path):
+        if _is_open(request.path):
+            return await handler(request)
+        try:
+            caller = guard.caller(request)
+        except TooManyGuesses as fault:
+            return too_many(fault)
+        if caller is None:
             return stranger(request)
-        if caller is not None:
-            request[CALLER] = caller
+        request[CALLER] = caller
         return await handler(request)
 
     return guarded
@@ -178,9 +197,20 @@ def stranger(request: web.Request) -> web.Response:
     )
 
 
+def too_many(fault: TooManyGuesses) -> web.Response:
+    return web.json_response({"error": str(fault)}, status=429, headers={"Retry-After": str(fault.retry_after_s)})
+
+
 def is_loopback(host: str) -> bool:
     name = host.strip("[]").lower()
     return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def _address_of(request: web.Request) -> str:
+    """Give where a request comes from: of one that a proxy on this machine passes on, what the proxy says of it."""
+    address = request.remote or ""
+    told = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+    return told if is_loopback(address) and _is_address(told) else address
 
 
 def _is_open(path: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from adapters.web.guard import COOKIE, COOKIE_LIFE_S, Guard
+from adapters.web.guesses import TooManyGuesses
 from adapters.web.inbound import BODY_TIMEOUT_S, SlowBody
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
 }
 MAX_LOGIN_BYTES = 4_096
-LOGIN_FAULT = '<p class="login-fault" role="alert">That is not the token.</p>'
+WRONG = "That is not the token."
+TOO_MANY = "Too many wrong tokens. Try again in {} seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,13 @@ class Page:
 
     async def login(self, request: web.Request) -> web.Response:
         """Take the token out of the form and leave a cookie that proves it was shown."""
-        if not (self._guard.token and self._guard.is_token(await _form_token(request))):
-            text = self._files["login.html"].data.decode().replace("<!-- fault -->", LOGIN_FAULT)
-            return web.Response(text=text, content_type="text/html", status=401)
+        given = await _form_token(request)
+        try:
+            if not (self._guard.token and self._guard.is_token(given, request)):
+                return self._form_with(WRONG, status=401)
+        except TooManyGuesses as fault:
+            headers = {"Retry-After": str(fault.retry_after_s)}
+            return self._form_with(TOO_MANY.format(fault.retry_after_s), status=429, headers=headers)
         response = _to("/")
         secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
         response.set_cookie(
@@ -103,6 +109,11 @@ class Page:
         response = _to("/login")
         response.del_cookie(COOKIE)
         return response
+
+    def _form_with(self, fault: str, *, status: int, headers: Mapping[str, str] | None = None) -> web.Response:
+        told = f'<p class="login-fault" role="alert">{fault}</p>'
+        text = self._files["login.html"].data.decode().replace("<!-- fault -->", told)
+        return web.Response(text=text, content_type="text/html", status=status, headers=headers)
 
     def _send(self, request: web.Request, name: str) -> web.Response:
         file = self._files[name]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
 
+from adapters.web.guesses import MAX_ADDRESSES, MAX_WRONG, Guesses
 from bot.errors import BadInput
 from tests.adapters.web.fake_duet import FakeDuet
-from tests.adapters.web.serving import Api, calling, serving
+from tests.adapters.web.serving import Api, Reply, calling, serving
 
 TOKEN = "correct horse battery staple"
 QUESTION = {"sessionId": "s1", "message": "hotfixes?"}
@@ -233,6 +235,53 @@ async def test_a_wrong_token_in_the_form_is_told_and_gives_no_cookie(locked: Api
     reply = await locked.post("/login", form, headers={"Content-Type": "application/x-www-form-urlencoded"})
     assert reply.status in (401, 413)
     assert "Set-Cookie" not in reply.headers
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+ELSEWHERE = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
+
+
+async def guess(api: Api, way: str, token: str, headers: Mapping[str, str]) -> Reply:
+    if way == "form":
+        return await api.post("/login", f"token={quote(token)}", headers=FORM | dict(headers))
+    return await api.get("/docs", headers={"Authorization": f"Bearer {token}", **headers})
+
+
+@pytest.mark.parametrize("way", ["form", "authorization"])
+async def test_guessing_the_token_is_slowed_for_each_address(locked: Api, way: str) -> None:
+    statuses = [(await guess(locked, way, f"wrong {n}", ELSEWHERE)).status for n in range(MAX_WRONG + 2)]
+    assert statuses == [401] * MAX_WRONG + [429] * 2
+    for other in ("form", "authorization"):
+        told = await guess(locked, other, TOKEN, ELSEWHERE)
+        assert (told.status, 0 < int(told.headers["Retry-After"]) <= 60) == (429, True), "or guessing went on unslowed"
+    assert (await guess(locked, way, TOKEN, {"X-Forwarded-For": "198.51.100.8"})).status in (200, 303)
+    assert (await locked.get("/healthz", headers={"Authorization": "Bearer wrong", **ELSEWHERE})).status == 200
+
+
+async def test_wrong_tokens_keep_nobody_out_who_is_on_this_machine_or_logged_in(locked: Api) -> None:
+    async with logged_in(locked) as api:
+        cookie = dict(api.headers)
+    locked.headers = {}
+    for headers in ({}, ELSEWHERE):
+        for n in range(MAX_WRONG + 1):
+            last = await guess(locked, "authorization", f"wrong {n}", headers)
+        assert last.status == 429
+    assert (await guess(locked, "authorization", TOKEN, {})).status == 200
+    assert (await guess(locked, "form", TOKEN, {})).status == 303
+    assert (await locked.get("/docs", headers=cookie | ELSEWHERE)).status == 200
+
+
+def test_wrong_tokens_are_forgotten_after_a_minute_and_take_little_memory() -> None:
+    guesses = Guesses()
+    for _ in range(MAX_WRONG):
+        guesses.note_wrong("2001:db8::1", 0)
+    assert guesses.wait_s("2001:db8::ffff", 15_000) == 45, "of one customer's addresses each is as good as another"
+    assert guesses.wait_s("2001:db8:1::1", 15_000) == 0
+    assert guesses.wait_s("2001:db8::1", 60_000) == 0
+    assert guesses.wait_s("2001:db8::1", -1) == 0, "a clock that was set back keeps nobody out"
+    for n in range(5_000):
+        guesses.note_wrong(f"10.0.{n // 250}.{n % 250}", 70_000)
+    assert len(guesses._windows) == MAX_ADDRESSES
 
 
 async def test_a_person_is_led_to_the_form_and_out_again(locked: Api) -> None:
