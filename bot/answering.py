@@ -332,7 +332,8 @@ class Answering:
         if answer.outcome in (Outcome.FAILED, Outcome.REFUSED):
             said = (*said, Message("notice", NAME, answer.text, self._now()))
         rendering = f"rendering the answer to {turn}"
-        parts = await attempt(new_parts(self._store, scene.outlet, turn, answer), where=rendering)
+        outlet = None if scene.is_told else scene.outlet
+        parts = await attempt(new_parts(self._store, outlet, turn, answer), where=rendering)
         if isinstance(parts, Incident):  # as by a file that cannot be kept: said plainly rather than not at all
             kind = turn.asking.turn.kind
             answer = Answer(turn.turn.id, parts.text, Outcome.FAILED, kind, incident=parts.id)

@@ -76,23 +76,25 @@ class Running:
             said = {"void": "This was void by a reset.", "expired": "The time to decide this is over."}
             by = f" by {decision.decided_by}" if decision.decided_by else ""
             return scene.refused(said.get(decision.state, f"This was already {decision.state}{by}."))
-        await self._show_decision(scene, decision.shown_in, verdict)
+        is_shown = await self._show_decision(scene, decision.shown_in, verdict)
         if verdict is Verdict.APPROVE:
             return None
         result = CommandResult(decision.command.code, Ended.NOT_STARTED, note=f"denied by {scene.author.name}")
         await self._store.end_command(decision.command, result, state=CommandState.DENIED)
         scene.results.append(result)
+        scene.said.append(Message("command", NAME, _as_said(result), self._now()))
+        scene.is_told = is_shown
         return scene.made("", covered=None)
 
-    async def _show_decision(self, scene: Scene, shown_in: int, verdict: Verdict) -> None:
-        """Edit the message that asked, so that it shows who decided."""
+    async def _show_decision(self, scene: Scene, shown_in: int, verdict: Verdict) -> bool:
+        """Edit the message that asked, so that it shows who decided; False when there is none."""
         known = await self._store.turn_at(shown_in)
         if known is None or known.answer is None or known.answer.ticket is None:
-            return
+            return False
         state = TicketState.APPROVED if verdict is Verdict.APPROVE else TicketState.DENIED
         ticket = replace(known.answer.ticket, state=state, decided_by=scene.author.name)
         answer = replace(known.answer, ticket=ticket)
-        await self._store.redraw(known.seq, answer, scene.outlet.render(answer) if scene.outlet else ())
+        return await self._store.redraw(known.seq, answer, scene.outlet.render(answer) if scene.outlet else ())
 
     async def _ticket(self, scene: Scene, command: PlannedCommand) -> Ticket:
         ticket, expires_at = command.ticket or self._new_id(), self._now() + TICKET_LIFE_MS

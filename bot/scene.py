@@ -34,7 +34,8 @@ SHOWN_EVERY_S = 0.03
 class Scene:
     """What a turn has come to. `prose` holds the steps that are complete, `writing` the reply that is coming.
 
-    `profile` is that of the model which answered last, of several perhaps.
+    `profile` is that of the model which answered last, of several perhaps. `is_told` says that the platform shows the
+    answer already, in an earlier message that was edited.
     """
 
     turn: OpenTurn
@@ -54,6 +55,7 @@ class Scene:
     model: str = ""
     profile: Profile | None = None
     tokens: int = 0
+    is_told: bool = False
     started: float = field(default_factory=time.monotonic)
     _shown_at: float = 0.0
     _timer: asyncio.TimerHandle | None = None

@@ -261,8 +261,9 @@ async def a_denied_command_is_not_run(peer: Peer) -> None:
     await peer.press(card, "Deny", by="bob")
     decided = await as_decided(peer, card)
     assert re.search(r"Denied\W* by bob", decided.text)
-    await news(peer, known, says("denied by bob"))
     assert GONE in await run(peer, "cat denied.txt")
+    said = [message for message in await peer.seen() if message.id not in known and TOUCH in message.text]
+    assert [message.id for message in said] == [card.id]
 
 
 async def as_decided(peer: Peer, card: Seen) -> Seen:

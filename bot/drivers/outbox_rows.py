@@ -15,6 +15,8 @@ from bot.records import NewPart, OpenTurn, ToDeliver
 
 # Put as the index `open_parts` has it, or SQLite would read through every part that was ever posted.
 _UNPOSTED = "{0}.state IN ('draft', 'ready', 'posting') AND {0}.state <> 'draft'"
+# What will not be shown need not be kept: a reset may have forgotten the rest of its turn already.
+_EMPTIED = "body_json = '{}', files_json = '[]'"
 
 
 class OutboxRows:
@@ -110,7 +112,7 @@ class OutboxRows:
         for row in self._open_parts(c, platforms):
             may_stand = row["ref"] is not None or row["attempts"] > 0
             if row["void"] and not may_stand:
-                c.execute("UPDATE outbox SET state = 'dropped' WHERE key = ?", (row["key"],))
+                c.execute(f"UPDATE outbox SET state = 'dropped', {_EMPTIED} WHERE key = ?", (row["key"],))
                 continue
             c.execute(
                 "UPDATE outbox SET state = 'posting', owner = ?, attempts = attempts + 1, shown_at = ? WHERE key = ?",
@@ -165,24 +167,29 @@ class OutboxRows:
 
     async def end_part(self, key: str, *, state: str, error: str = "") -> None:
         """Give a part up (`failed`) or take it back (`dropped`)."""
-        await self._db.write(
-            lambda c: c.execute("UPDATE outbox SET state = ?, error = ? WHERE key = ?", (state, error, key))
-        )
+        sql = f"UPDATE outbox SET state = ?, error = ?, {_EMPTIED} WHERE key = ?"
+        await self._db.write(lambda c: c.execute(sql, (state, error, key)))
 
-    async def redraw(self, seq: int, answer: Answer, bodies: tuple[Body, ...]) -> None:
-        """Change the delivered messages of a turn to what its answer says now (a ticket that was decided)."""
+    async def redraw(self, seq: int, answer: Answer, bodies: tuple[Body, ...]) -> bool:
+        """Change the messages of a turn to what its answer says now (a ticket that was decided).
 
-        def work(c: sqlite3.Connection) -> None:
+        False when none of them stands or will stand anywhere. Files that went out with a message stay as they are.
+        """
+
+        def work(c: sqlite3.Connection) -> bool:
             c.execute("UPDATE turns SET answer_json = ? WHERE seq = ?", (dumped(answer), seq))
+            changed = 0
             for ordinal, body in enumerate(bodies):
-                c.execute(
+                changed += c.execute(
                     """UPDATE outbox SET body_json = ?, next_try_at = 0,
+                         files_json = iif(state = 'delivered', '[]', files_json),
                          state = iif(state = 'posting', state, 'ready')
                        WHERE turn = ? AND ordinal = ? AND state IN ('ready', 'posting', 'delivered')""",
                     (dumped(dict(body.content)), seq, ordinal),
-                )
+                ).rowcount
+            return bool(changed)
 
-        await self._db.write(work)
+        return await self._db.write(work)
 
     async def outbox_age_at(self) -> int | None:
         """Give when the turn of the oldest unposted part was settled; None when all is posted."""
@@ -200,7 +207,7 @@ def insert_parts(c: sqlite3.Connection, turn: OpenTurn, parts: tuple[NewPart, ..
     """Store an answer's parts as ready; a draft becomes the first, and is given up when there is none."""
     draft = c.execute("SELECT key FROM outbox WHERE turn = ? AND state = 'draft'", (turn.seq,)).fetchone()
     if draft and not parts:
-        c.execute("UPDATE outbox SET state = 'failed' WHERE key = ?", (draft["key"],))
+        c.execute(f"UPDATE outbox SET state = 'failed', {_EMPTIED} WHERE key = ?", (draft["key"],))
     for part in parts:
         if part.ordinal == 0 and draft:
             c.execute(

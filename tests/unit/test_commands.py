@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from bot.conversation import Ended, Outcome, SessionKey, Standing, TurnKind, Verdict
+from bot.conversation import Answer, Body, Ended, FileData, Outcome, Part, SessionKey, Standing, TurnKind, Verdict
 from bot.policy import Policy
 from bot.ports import ModelCall
 from tests.conftest import Build, World
@@ -103,6 +104,44 @@ async def test_a_denied_command_never_runs_and_the_message_says_who_decided(buil
     assert world.sandbox.ran == []
     assert denied.commands[0].note == "denied by Bob"
     assert "denied Bob" in world.outlet.texts[0]
+
+
+async def test_denying_changes_the_message_that_asked_and_posts_no_second(build: Build) -> None:
+    world = await build(policy=ASK)
+    (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
+    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    (shown,) = world.outlet.texts
+    assert "denied Bob" in shown
+    said = await world.duet.history(SessionKey(ROOM))
+    assert "not started, denied by Bob" in said[-1].text
+
+
+async def test_denying_is_told_anew_where_no_message_asks_any_more(build: Build) -> None:
+    world = await build(policy=ASK)
+    asked = turn("echo hi", kind=TurnKind.RUN)
+    (asking,) = await world.hear(asked)
+    await world.store.database.write(lambda c: c.execute("UPDATE outbox SET state = 'failed'"))
+    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    assert "denied by Bob" in world.outlet.texts[-1]
+
+
+async def test_a_message_that_is_redrawn_does_not_bring_its_files_again(build: Build) -> None:
+    attached: list[str] = []
+
+    class WithFile(FakeOutlet):
+        def render(self, answer: Answer) -> tuple[Body, ...]:
+            (body,) = super().render(answer)
+            return (replace(body, files=(FileData("output.txt", b"long"),)),)
+
+        async def show(self, part: Part, *, draft: bool) -> str:
+            attached.extend(file.name for file in part.body.files)
+            return await super().show(part, draft=draft)
+
+    world = await build(policy=ASK, outlet=WithFile())
+    (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
+    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    assert "denied Bob" in world.outlet.texts[0]
+    assert attached == ["output.txt"]
 
 
 async def test_after_approval_the_model_goes_on_with_the_output_under_the_asking_turn(build: Build) -> None:
