@@ -15,6 +15,7 @@ from adapters.discord.entry import Entry
 from adapters.discord.formatting import LIMIT_CHARS, inline, pieces
 from adapters.discord.inbound import about, place_of_interaction, to_interaction_turn
 from adapters.discord.outbound import sources as sources_of
+from adapters.discord.workspace import bring
 from bot.conversation import SessionKey, Turn, TurnKind
 from bot.policy import Action
 
@@ -27,11 +28,12 @@ MENU = "Ask Duet about this"
 CHOICES = 25  # https://docs.discord.com/developers/interactions/application-commands#autocomplete
 CHOICE_CHARS = 100
 LONGEST_TEXT = 6000
+LONGEST_PATH = 1000
 
 HELP = """**Duet** answers from your team's standards, with sources, and runs commands in this channel's sandbox.
 - Mention me, reply to me, or write to me directly: `@Duet what is our branch naming convention?`
 - `/duet ask` asks; `private` shows the answer to you alone, `file` adds a text file
-- `/duet run` runs a shell command in the sandbox
+- `/duet run` runs a shell command in the sandbox, `/duet get` brings a file out of it
 - `/duet sources` lists what the last answer rests on
 - `/duet reset` clears this channel's conversations and sandbox; in a thread, that thread's conversation
 - `/duet status` tells how I am
@@ -88,6 +90,11 @@ class DuetCommands(app_commands.Group):
     async def run(self, interaction: discord.Interaction, command: app_commands.Range[str, 1, LONGEST_TEXT]) -> None:
         turn = to_interaction_turn(interaction, kind=TurnKind.RUN, text=command)
         await self._entered(interaction, Action.RUN, turn)
+
+    @app_commands.command(name="get", description="Bring a file out of this channel's sandbox")
+    @app_commands.describe(path="The file, such as report.csv")
+    async def get(self, interaction: discord.Interaction, path: app_commands.Range[str, 1, LONGEST_PATH]) -> None:
+        await self._entry.guarded(interaction, bring(self._entry, interaction, path), where="taking /duet get")
 
     @app_commands.command(name="reset", description="Clear this channel, or in a thread this conversation")
     @app_commands.describe(scope="What to clear, in a thread")

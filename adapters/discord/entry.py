@@ -111,6 +111,19 @@ class Entry:
         except faults.RequestFailed as error:
             log.info("Could not tell a person: %s", error, extra={"action": "say", "code": faults.code_of(error)})
 
+    async def defers(self, interaction: discord.Interaction) -> bool:
+        """Show "thinking…"; False when Discord waits no longer, or another process was faster."""
+        try:
+            await interaction.response.defer(thinking=True)
+        except faults.RequestFailed as error:
+            log.warning("Could not defer: %s", error, extra={"action": "defer", "code": faults.code_of(error)})
+            return False
+        return True
+
+    async def fill(self, interaction: discord.Interaction, text: str, *files: discord.File) -> None:
+        """Write where "thinking…" stands, with these files and no others. Raises what Discord raises."""
+        await interaction.edit_original_response(content=text, attachments=files)
+
     async def guarded(self, interaction: discord.Interaction, work: Awaitable[None], *, where: str) -> None:
         """Do the work of an interaction; a fault becomes a sentence with its number."""
         done = await attempt(work, where=where)

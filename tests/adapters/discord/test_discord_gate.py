@@ -16,6 +16,7 @@ async def test_a_refused_slash_command_is_answered_ephemerally_and_leaves_no_tra
         for name, options in (
             ("ask", {"question": QUESTION}),
             ("run", {"command": "ls"}),
+            ("get", {"path": "report.csv"}),
             ("reset", {}),
             ("sources", {}),
             ("status", {}),

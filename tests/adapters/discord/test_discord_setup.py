@@ -28,7 +28,7 @@ def test_the_manifest_says_what_the_code_registers():
 
 def test_the_commands_keep_to_discords_limits():
     [duet, menu] = wanted_commands()
-    assert {option["name"] for option in duet["options"]} == {"ask", "run", "reset", "sources", "status", "help"}
+    assert {option["name"] for option in duet["options"]} == {"ask", "run", "get", "reset", "sources", "status", "help"}
     assert menu["type"] == 3
     for option in duet["options"]:
         assert 1 <= len(option["description"]) <= 100

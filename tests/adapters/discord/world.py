@@ -20,6 +20,7 @@ from bot.conversation import Command, CommandResult, Ended, RoomKey
 from bot.drivers.codex import Codex
 from bot.drivers.store import SqliteStore
 from bot.duet import Duet
+from bot.errors import BadInput, SandboxUnavailable
 from bot.policy import Policy
 from bot.ports import Finished, ModelCall, Piece, Profile, Text
 from bot.redaction import Redactor
@@ -67,6 +68,7 @@ class Shell:
     files: dict[str, bytes] = field(default_factory=dict)
     destroyed: list[RoomKey] = field(default_factory=list)
     hold: asyncio.Event | None = None
+    unavailable: SandboxUnavailable | None = None
 
     async def run(self, command: Command, *, on_output: Callable[[str], None] | None = None) -> CommandResult:
         self.ran.append(command.code)
@@ -78,6 +80,10 @@ class Shell:
         self.files[name] = data
 
     async def get(self, room: RoomKey, generation: int, path: str) -> bytes:
+        if self.unavailable is not None:
+            raise self.unavailable
+        if path not in self.files:
+            raise BadInput(f"There is no file {path} that can be read in this room's workspace.")
         return self.files[path]
 
     async def interrupt(self, room: RoomKey) -> None:
