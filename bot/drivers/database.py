@@ -100,8 +100,8 @@ class Database:
         if self.home is not None:
             _make_folder(self.home)
             self._write_lock = open(self.home / "write.lock", "ab")  # noqa: SIM115 - held for life
-            self._alive = open(self.home / "alive" / self.owner, "ab")  # noqa: SIM115 - held for life
-            fcntl.flock(self._alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with self._locked():
+                self._come_alive(self.home / "alive")
         try:
             conn = sqlite3.connect(
                 str(self.path or ":memory:"), timeout=5, isolation_level=None, check_same_thread=False
@@ -122,6 +122,17 @@ class Database:
             raise BadInput(
                 f"The database {self.path} is damaged ({error}). Move it away, or put a backup in its place."
             ) from error
+
+    def _come_alive(self, folder: Path) -> None:
+        """Say that this process lives, and remove what killed ones had said.
+
+        Under the write lock: a file that is made but not locked yet looks like a dead one's.
+        """
+        for path in folder.iterdir():
+            if not is_locked(path):
+                path.unlink(missing_ok=True)
+        self._alive = open(folder / self.owner, "ab")  # noqa: SIM115 - held for life
+        fcntl.flock(self._alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _check(self, conn: sqlite3.Connection) -> None:
         """Raise DatabaseError when the file is damaged. Outside the lock: a big file takes seconds."""
