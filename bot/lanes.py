@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
-from bot.conversation import TurnKind
+from bot.conversation import RoomKey, TurnKind
 from bot.errors import Incident, Superseded, attempt
 from bot.logs import bound
 from bot.ports import Store
@@ -43,6 +44,7 @@ class Lanes:
         self._beside = beside
         self._turns_at_once = turns_at_once
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._rooms: Counter[RoomKey] = Counter()
         self._ended_by: dict[int, str] = {}
         self._wrappers: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -77,8 +79,8 @@ class Lanes:
 
     async def _take(self) -> None:
         while True:
-            is_full = len(self._running) >= self._turns_at_once
-            turn = await self._store.begin(self._platforms(), only_beside=is_full)
+            free = self._turns_at_once - len(self._running)
+            turn = await self._store.begin(self._platforms(), only_beside=free <= 0, without=self._sated(free))
             if turn is None:
                 return
             if self._is_closing:  # it was closed while the store looked: nobody would wait for this one
@@ -87,10 +89,18 @@ class Lanes:
             is_beside = turn.turn.kind in (TurnKind.RESET, TurnKind.STOP)
             self._start(turn, self._beside if is_beside else self._work)
 
+    def _sated(self, free: int) -> list[RoomKey]:
+        """Give the rooms that may begin no more: those that run as many turns as are free.
+
+        So a room that is alone gets half, and there is always one left for a room that has none.
+        """
+        return [room for room, running in self._rooms.items() if running >= free]
+
     def _start(self, turn: OpenTurn, work: Callable[[OpenTurn], Awaitable[None]]) -> None:
         with bound(turn.turn.session, turn.turn.id):  # both tasks keep it for their lines in the log
             self._running[turn.seq] = asyncio.create_task(_as_task(work, turn), name=f"turn {turn}")
             wrapper = asyncio.create_task(self._see_through(turn, self._running[turn.seq]), name=f"lane {turn}")
+        self._rooms[turn.turn.room] += 1
         self._wrappers.add(wrapper)
         wrapper.add_done_callback(self._wrappers.discard)
 
@@ -108,6 +118,7 @@ class Lanes:
             with suppress(Superseded):
                 fault = await attempt(self._end(turn, by), where=f"ending {turn}")
         self._running.pop(turn.seq, None)
+        self._rooms -= Counter([turn.turn.room])  # and a room that runs nothing is no longer in it
         if fault is not None:
             log.warning("Turn %s was let go: %s", turn, fault, extra={"action": "let go"})
         if fault is not None and not isinstance(fault, Superseded):

@@ -114,24 +114,31 @@ class TurnRows:
 
         await self._db.write(work)
 
-    async def begin(self, platforms: Collection[str], *, only_beside: bool = False) -> OpenTurn | None:
+    async def begin(
+        self, platforms: Collection[str], *, only_beside: bool = False, without: Collection[RoomKey] = ()
+    ) -> OpenTurn | None:
         """Take the next turn that nobody alive holds; None when there is none.
 
-        Resets and stops come first, since they wait for no lane; then the heads of the lanes, unless `only_beside`. A
-        turn of this process's own front is taken whatever its platform.
+        Resets and stops come first, since they wait for no lane; then the heads of the lanes, unless `only_beside`, and
+        of no room in `without`. A turn of this process's own front is taken whatever its platform.
         """
-        if not await self._db.read(lambda c: self._takeable(c, platforms, only_beside=only_beside)):
+        if not await self._db.read(lambda c: self._takeable(c, platforms, only_beside=only_beside, without=without)):
             return None  # the usual case costs no transaction
-        return await self._db.write(lambda c: self._begin(c, platforms, only_beside=only_beside), is_news=False)
+        return await self._db.write(
+            lambda c: self._begin(c, platforms, only_beside=only_beside, without=without), is_news=False
+        )
 
-    def _takeable(self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool) -> int | None:
-        marks = ", ".join("?" * len(platforms))
-        for kinds in (f"IN {BESIDE}", f"NOT IN {BESIDE} AND {_IS_HEAD}")[: 1 if only_beside else 2]:
+    def _takeable(
+        self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool, without: Collection[RoomKey]
+    ) -> int | None:
+        marks, sated = ", ".join("?" * len(platforms)), ", ".join("?" * len(without))
+        in_lanes = f"NOT IN {BESIDE} AND t.room NOT IN ({sated}) AND {_IS_HEAD}"
+        for kinds, rooms in ((f"IN {BESIDE}", ()), (in_lanes, without))[: 1 if only_beside else 2]:
             rows = c.execute(
                 f"""SELECT t.seq, t.state, t.owner FROM turns t INDEXED BY open_in_order
                     WHERE t.state IN ('heard', 'running') AND t.kind {kinds}
                     AND (t.platform IN ({marks}) OR t.owner = ?) ORDER BY t.seq""",
-                (*platforms, self._db.owner),
+                (*map(str, rooms), *platforms, self._db.owner),
             )
             for row in rows:
                 if self._is_free(row):
@@ -144,8 +151,10 @@ class TurnRows:
             return bool(row["state"] == "heard")
         return not self._db.is_alive(row["owner"])
 
-    def _begin(self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool) -> OpenTurn | None:
-        seq = self._takeable(c, platforms, only_beside=only_beside)
+    def _begin(
+        self, c: sqlite3.Connection, platforms: Collection[str], *, only_beside: bool, without: Collection[RoomKey]
+    ) -> OpenTurn | None:
+        seq = self._takeable(c, platforms, only_beside=only_beside, without=without)
         if seq is None:
             return None
         sql = "UPDATE turns SET state = 'running', owner = ?, attempts = attempts + 1 WHERE seq = ?"
