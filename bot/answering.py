@@ -226,6 +226,9 @@ class Answering:
         if scene.turn.parent is None:
             return scene.refused("What this button belongs to is gone.")
         if turn.verdict is Verdict.RETRY:
+            known = await self._store.find_turn(turn.room, turn.target or "")
+            if known is not None and known.state == Outcome.ANSWERED:
+                return scene.refused("This was answered meanwhile.")
             return await self._run_or_ask(scene)
         return await self._running.decide(scene) or await self._run_or_ask(scene)
 
@@ -329,7 +332,8 @@ class Answering:
         """Write everything in one transaction. A database that cannot be written now is waited for, not given up."""
         turn = scene.turn
         said = tuple(scene.said)
-        if answer.outcome in (Outcome.FAILED, Outcome.REFUSED):
+        is_refused_press = answer.outcome is Outcome.REFUSED and turn.turn.kind is TurnKind.PRESS
+        if answer.outcome in (Outcome.FAILED, Outcome.REFUSED) and not is_refused_press:
             said = (*said, Message("notice", NAME, answer.text, self._now()))
         rendering = f"rendering the answer to {turn}"
         outlet = None if scene.is_told else scene.outlet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bot.conversation import RoomKey, SessionKey
 from bot.drivers.database import Database
@@ -79,13 +79,8 @@ class ResetRows:
             values = _scope(reset)
             old = f"""(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD}
                        AND t.kind NOT IN ('reset', 'stop') AND t.state NOT IN ('heard', 'running'))"""
-            sessions = _where(reset).replace("t.session", "session")
-            c.execute(f"DELETE FROM messages WHERE {sessions} AND turn IN {old}", values)
-            c.execute(f"DELETE FROM calls WHERE turn IN {old}", values)
-            c.execute(f"DELETE FROM tickets WHERE command IN (SELECT id FROM commands WHERE turn IN {old})", values)
-            c.execute(f"DELETE FROM commands WHERE state <> 'running' AND turn IN {old}", values)
-            c.execute(f"DELETE FROM outbox WHERE state IN ('delivered', 'dropped', 'failed') AND turn IN {old}", values)
-            c.execute(f"UPDATE turns SET text = '', answer_json = NULL, files_json = '[]' WHERE seq IN {old}", values)
+            forget_turns(c, old, values)
+            c.execute(f"UPDATE turns SET answer_json = NULL WHERE seq IN {old}", values)
             c.execute(
                 "UPDATE sessions SET cleared_mark = :at WHERE "
                 + ("room = :room" if _is_room(reset) else "key = :session"),
@@ -170,6 +165,18 @@ class ResetRows:
 # Of before the reset: the generation it was heard under is not today's.
 _OLD = """EXISTS(SELECT 1 FROM sessions s JOIN rooms r ON r.key = s.room WHERE s.key = t.session
           AND (s.generation <> t.generation OR r.generation <> t.room_generation))"""
+
+
+def forget_turns(c: sqlite3.Connection, turns: str, values: Mapping[str, object] | None = None) -> None:
+    """Delete what was said, sent, run and posted in these turns (a subquery, or numbers in brackets)."""
+    values = values or {}
+    session = f"session IN (SELECT session FROM turns WHERE seq IN {turns})"  # by its index
+    c.execute(f"DELETE FROM messages WHERE {session} AND turn IN {turns}", values)
+    c.execute(f"DELETE FROM calls WHERE turn IN {turns}", values)
+    c.execute(f"DELETE FROM tickets WHERE command IN (SELECT id FROM commands WHERE turn IN {turns})", values)
+    c.execute(f"DELETE FROM commands WHERE state <> 'running' AND turn IN {turns}", values)
+    c.execute(f"DELETE FROM outbox WHERE state IN ('delivered', 'dropped', 'failed') AND turn IN {turns}", values)
+    c.execute(f"UPDATE turns SET text = '', files_json = '[]' WHERE seq IN {turns}", values)
 
 
 def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> None:

@@ -21,6 +21,7 @@ from bot.conversation import (
 )
 from bot.drivers.database import Database
 from bot.drivers.outbox_rows import insert_parts
+from bot.drivers.reset_rows import forget_turns
 from bot.drivers.rows import answer_of, dumped, open_turn_of, turn_of
 from bot.errors import Superseded
 from bot.records import WITHDRAWN, NewPart, OpenTurn, SettledTurn
@@ -40,6 +41,11 @@ _IS_HEAD = f"""NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND 
   AND NOT EXISTS(SELECT 1 FROM turns o JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = o.room
     WHERE o.session IN (t.session, t.room) AND o.seq < t.seq AND o.state IN ('heard', 'running') AND o.kind = 'reset'
     AND o.generation = s.generation AND o.room_generation = r.generation)"""
+
+# A turn that leaves nothing behind: a reset came, which may be over before the turn is, or its message was deleted.
+_IS_UNSAID = f"""EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room
+  WHERE t.seq = :seq AND t.kind NOT IN {BESIDE}
+  AND (t.stop = :withdrawn OR s.generation <> t.generation OR r.generation <> t.room_generation))"""
 
 
 class TurnRows:
@@ -216,8 +222,7 @@ class TurnRows:
             if not changed.rowcount:
                 raise Superseded(str(turn))
             _end_commands(c, turn, self._db.owner)
-            for message in said:
-                _say(c, turn.seq, message)
+            _tell(c, turn, said, answer)
             insert_parts(c, turn, parts)
             _use(c, turn, self._now(), commands=len(answer.commands), tokens=tokens)
 
@@ -240,8 +245,9 @@ class TurnRows:
             if not changed.rowcount:
                 raise Superseded(str(turn))
             _end_commands(c, turn, self._db.owner)
-            for message in said:
-                _say(c, turn.seq, message)
+            if c.execute(f"SELECT {_IS_UNSAID}", {"seq": turn.seq, "withdrawn": WITHDRAWN}).fetchone()[0]:
+                forget_turns(c, f"({turn.seq}, {turn.asking.seq})")
+            _tell(c, turn, said, answer)
             insert_parts(c, turn, parts)
 
         await self._db.write(work)
@@ -362,8 +368,32 @@ def _parent_row(c: sqlite3.Connection, turn: Turn) -> sqlite3.Row | None:
                  WHERE i.id = ? AND t.room = ?"""
         found: sqlite3.Row | None = c.execute(sql, (turn.target, str(turn.room))).fetchone()
     else:
-        found = c.execute(f"SELECT * FROM turns WHERE {_ID}", _id(turn.room, turn.target)).fetchone()
+        sql = f"SELECT * FROM turns WHERE {_ID}"
+        found = c.execute(sql, _id(turn.room, turn.target)).fetchone()
+        while turn.verdict is Verdict.RETRY and found and found["kind"] == TurnKind.PRESS and found["parent_seq"]:
+            found = c.execute("SELECT * FROM turns WHERE seq = ?", (found["parent_seq"],)).fetchone()
     return found
+
+
+def _tell(c: sqlite3.Connection, turn: OpenTurn, said: tuple[Message, ...], answer: Answer) -> None:
+    """Write what was said in a turn into the transcript. A question that was tried again has one answer, the last."""
+    seq = turn.seq
+    if turn.turn.verdict is Verdict.RETRY and turn.parent is not None and answer.outcome is not Outcome.REFUSED:
+        seq = turn.parent.seq
+        values = {"session": str(turn.turn.session), "seq": seq, "state": answer.outcome, "answer": dumped(answer)}
+        tries = "session = :session AND seq >= :seq AND :seq IN (seq, parent_seq)"
+        c.execute(
+            f"""DELETE FROM messages WHERE session = :session AND role <> 'user'
+                AND turn IN (SELECT seq FROM turns WHERE {tries})""",
+            values,
+        )
+        c.execute(
+            f"""UPDATE turns SET state = :state, answer_json = :answer
+                WHERE {tries} AND (seq = :seq OR state = 'failed')""",
+            values,
+        )
+    for message in said:
+        _say(c, seq, message)
 
 
 def _say(c: sqlite3.Connection, seq: int, message: Message) -> None:

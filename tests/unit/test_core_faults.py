@@ -11,10 +11,23 @@ from typing import Any
 
 import pytest
 
-from bot.conversation import Answer, Body, Outcome, SessionKey, Standing, Surroundings, Turn, TurnKind, Verdict
+from bot.conversation import (
+    Answer,
+    Body,
+    Outcome,
+    Part,
+    RoomKey,
+    SessionKey,
+    Standing,
+    Surroundings,
+    Turn,
+    TurnKind,
+    Verdict,
+)
 from bot.drivers.database import Database, is_locked
 from bot.drivers.store import SqliteStore
 from bot.errors import ModelBusy, OutletUnavailable, StoreUnavailable
+from bot.lanes import TURNS_AT_ONCE
 from bot.policy import Policy
 from tests.conftest import Build, World
 from tests.fakes import ANN, BOB, ROOM, FakeModel, FakeOutlet, turn
@@ -348,3 +361,144 @@ async def test_a_ticket_pressed_while_its_message_is_still_being_posted_shows_wh
     pressed = turn("", kind=TurnKind.PRESS, target=answer.ticket.id, verdict=Verdict.APPROVE, author=BOB)
     await world.hear(pressed)
     assert "approved Bob" in outlet.texts[0]
+
+
+# Trying again.
+
+
+def again(asked: Turn, **more: Any) -> Turn:
+    return turn("", kind=TurnKind.PRESS, target=asked.id, verdict=Verdict.RETRY, **more)
+
+
+async def test_what_fails_twice_can_be_tried_a_third_time(build: Build) -> None:
+    replies = iter([ModelBusy("Busy."), ModelBusy("Busy."), "Named `feature/x` [1]."])
+    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    asked = turn()
+    await world.hear(asked)
+    second = again(asked)
+    await world.hear(second)
+    (third,) = await world.hear(again(second))  # the button below the second answer names the second
+    assert third.outcome is Outcome.ANSWERED
+    assert "Named" in third.text
+
+
+async def test_a_question_that_was_tried_again_stands_in_the_transcript_once_with_its_last_answer(build: Build) -> None:
+    replies = iter([ModelBusy("Busy."), "Named so [1].", ModelBusy("Busy."), "Named `feature/x` [1]."])
+    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    asked, between = turn("Which branch?"), turn("Which hotfix?")
+    await world.hear(asked, between, again(asked), again(asked))
+    said = [(m.role, m.turn, m.text) for m in await world.duet.history(SessionKey(ROOM))]
+    assert [(role, of) for role, of, _ in said] == [
+        ("user", asked.id),
+        ("agent", asked.id),
+        ("user", between.id),
+        ("agent", between.id),
+    ]
+    answer = await world.duet.answer(ROOM, asked.id)
+    assert answer is not None
+    assert (answer.outcome, answer.text) == (Outcome.ANSWERED, said[1][2])
+    assert answer.sources
+
+
+async def test_what_a_failed_turn_had_done_is_not_said_twice_when_it_is_tried_again(build: Build) -> None:
+    replies = iter(["I look. <run>echo one</run>", ModelBusy("Busy."), "Seen."])
+    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    asked = turn("run this on a branch")
+    await world.hear(asked, again(asked))
+    said = [m.text for m in await world.duet.history(SessionKey(ROOM))]
+    assert [text.split("\n")[0] for text in said] == ["run this on a branch", "I look.", "$ echo one", "Seen."]
+    assert len(world.sandbox.ran) == 1
+
+
+async def test_trying_again_what_was_answered_meanwhile_is_refused_and_leaves_no_trace(build: Build) -> None:
+    replies = iter([ModelBusy("Busy."), "Named [1]."])
+    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    asked = turn()
+    *_, late = await world.hear(asked, again(asked), again(asked, author=BOB))
+    assert late.outcome is Outcome.REFUSED
+    assert [m.role for m in await world.duet.history(SessionKey(ROOM))] == ["user", "agent"]
+
+
+async def test_an_approved_command_whose_answer_failed_is_told_again_and_not_run_again(build: Build) -> None:
+    replies = iter(["I look. <run>echo one</run>", ModelBusy("Busy."), "Seen."])
+    model = FakeModel(lambda call: next(replies))  # type: ignore[arg-type,return-value]
+    world = await build(policy=Policy(commands="ask"), model=model)
+    (asking,) = await world.hear(turn("run this on a branch"))
+    assert asking.ticket
+    press = turn("", kind=TurnKind.PRESS, target=asking.ticket.id, verdict=Verdict.APPROVE)
+    failed, last = await world.hear(press, again(press))
+    assert (failed.outcome, last.outcome) == (Outcome.FAILED, Outcome.ANSWERED)
+    assert last.text.endswith("Seen.")
+    assert len(world.sandbox.ran) == 1
+    said = [m.text.split("\n")[0] for m in await world.duet.history(SessionKey(ROOM))]
+    assert said == ["run this on a branch", "I look.", "$ echo one", "Seen."]
+
+
+# What must leave nothing behind.
+
+
+KEPT = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM calls), (SELECT count(*) FROM commands)"
+
+
+async def test_a_turn_that_outlasts_its_reset_leaves_nothing_behind(build: Build) -> None:
+    stuck = asyncio.Event()
+
+    class Stuck(FakeOutlet):
+        async def show(self, part: Part, *, draft: bool) -> str:
+            if draft:
+                await stuck.wait()
+            return await super().show(part, draft=draft)
+
+    world = await build(outlet=Stuck(), reset_wait_s=0.2, model=FakeModel(lambda call: ["OLD <run>echo OLD</run>"]))
+    asked = turn("Which OLD branch?")
+    await world.duet.hear(asked)
+    await world.until(lambda: world.sandbox.ran)
+    (cleared,) = await build_reset(world)
+    assert "may still appear" in "".join(cleared.notes)
+    stuck.set()
+    assert (await world.settled(asked)).outcome is Outcome.CANCELLED
+    await world.until(lambda: not any("OLD" in text for text in world.outlet.texts))
+    assert tuple(await world.store.database.read(lambda c: c.execute(KEPT).fetchone())) == (0, 0, 0)
+    dump = await world.store.database.read(lambda c: "\n".join(c.iterdump()))
+    assert "OLD" not in dump
+
+
+async def test_a_deleted_question_is_not_read_back_as_history(build: Build) -> None:
+    world = await build(model=FakeModel(lambda call: ["Branches are", 30.0]))
+    asked = turn("Which SECRET branch?")
+    await world.duet.hear(asked)
+    await world.until(lambda: world.outlet.messages)
+    await world.duet.withdraw(asked)
+    await world.settled(asked)
+    assert await world.duet.history(SessionKey(ROOM)) == []
+    assert "SECRET" not in await world.store.database.read(lambda c: "\n".join(c.iterdump()))
+
+
+async def test_files_that_killed_processes_left_are_removed_by_the_next(tmp_path: Path) -> None:
+    here = Database(tmp_path)
+    await here.open()
+    (tmp_path / "alive" / "dead-1").touch()
+    there = Database(tmp_path)
+    await there.open()
+    assert {path.name for path in (tmp_path / "alive").iterdir()} == {here.owner, there.owner}
+    await there.close()
+    await here.close()
+
+
+# Rooms beside one another.
+
+
+async def test_a_room_with_many_busy_threads_starves_no_other_room(build: Build) -> None:
+    gate = asyncio.Event()
+    world = await build(model=FakeModel(lambda call: [gate, "Named [1]."]))
+    busy = [turn(f"Which branch {n}?", session=SessionKey(ROOM, f"t{n}")) for n in range(40)]
+    for asked in busy:
+        await world.duet.hear(asked)
+    await world.until(lambda: len(world.model.calls) == TURNS_AT_ONCE // 2)
+    others = [turn(session=SessionKey(RoomKey("fake", "T1", f"other{n}"))) for n in range(4)]
+    for asked in others:
+        await world.duet.hear(asked)
+    await world.until(lambda: len(world.model.calls) == TURNS_AT_ONCE // 2 + len(others))
+    gate.set()
+    for asked in (*busy, *others):
+        assert (await world.settled(asked, timeout_s=10)).outcome is Outcome.ANSWERED
