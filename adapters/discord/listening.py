@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import discord
 
@@ -20,13 +21,15 @@ from adapters.discord.inbound import (
     place_of,
     to_turn,
 )
-from bot.conversation import RoomKey, SessionKey, Turn
+from bot.conversation import Author, RoomKey, SessionKey, Turn
 from bot.errors import Incident, StoreUnavailable, attempt
 
 if TYPE_CHECKING:
     from bot.duet import Duet
 
 log = logging.getLogger(__name__)
+
+Deleted: TypeAlias = discord.RawMessageDeleteEvent | discord.RawBulkMessageDeleteEvent
 
 # A mention added to a message later than this is no question any more.
 EDIT_COUNTS_MS = 15 * 60 * 1000
@@ -93,11 +96,16 @@ class Listener:
     async def _placed(self, message: discord.Message) -> discord.Message:
         """Give the message with its channel known: a thread that was archived before Duet came is not at first."""
         if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
-            try:
-                message.channel = await self._client.fetch_channel(message.channel.id)  # type: ignore[assignment]
-            except faults.RequestFailed as error:
-                log.info("Could not look up a channel: %s", error, extra={"action": "channel"})
+            message.channel = await self._looked_up(message.channel, message.guild.id)
         return message
+
+    async def _looked_up(self, channel: discord.PartialMessageable, guild_id: int | None) -> Any:
+        """Give a server's channel as Discord knows it, or as it was given where that cannot be had."""
+        try:
+            return await self._client.fetch_channel(channel.id) if guild_id else channel
+        except faults.RequestFailed as error:
+            log.info("Could not look up a channel: %s", error, extra={"action": "channel"})
+            return channel
 
     async def _is_follow_up(self, message: discord.Message) -> bool:
         """Tell whether it is said, without a mention, in a thread that Duet takes part in."""
@@ -124,18 +132,34 @@ class Listener:
     # ── What goes away ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
-        await self._withdraw([payload.cached_message])
+        known = [payload.cached_message] if payload.cached_message else []
+        await self._withdraw(payload, {payload.message_id}, known)
 
     async def on_raw_bulk_message_delete(self, payload: discord.RawBulkMessageDeleteEvent) -> None:
-        await self._withdraw(payload.cached_messages)
+        await self._withdraw(payload, payload.message_ids, payload.cached_messages)
 
-    async def _withdraw(self, messages: list[Any]) -> None:
-        """Take back the questions among deleted messages; those that discord.py no longer knows are left alone."""
-        me = self._client.user
-        for message in messages:
-            if message is not None and me is not None and is_spoken(message) and is_addressed(message, me):
+    async def _withdraw(self, where: Deleted, ids: set[int], known: Sequence[discord.Message]) -> None:
+        """Take back the questions among deleted messages.
+
+        One that discord.py still knows may be about to be heard, so it is taken back in any case; of all others only
+        the id is told, and those are taken back that were heard.
+        """
+        for message in known:
+            me = self._client.user
+            if me is not None and is_spoken(message) and is_addressed(message, me):
                 turn = to_turn(message, me, opens_threads=self._opens_threads)
                 await attempt(self._duet.withdraw(turn), where=f"withdrawing {turn.id}")
+        if forgotten := ids - {message.id for message in known}:
+            await attempt(self._withdraw_heard(where, forgotten), where="withdrawing what was deleted")
+
+    async def _withdraw_heard(self, where: Deleted, ids: set[int]) -> None:
+        channel: Any = self._client.get_channel(where.channel_id)
+        if channel is None:
+            channel = await self._looked_up(self._client.get_partial_messageable(where.channel_id), where.guild_id)
+        session = place_of(channel, where.guild_id).session
+        for id in map(str, ids):
+            if await self._duet.state(session.room, id) in ("heard", "running"):
+                await self._duet.withdraw(Turn(id, session, Author("", ""), "", 0))
 
     async def on_guild_channel_delete(self, channel: Any) -> None:
         room = RoomKey(PLATFORM, str(channel.guild.id), str(channel.id))

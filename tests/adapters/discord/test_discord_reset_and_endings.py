@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bot.conversation import RoomKey
 from tests.adapters.discord.world import QUESTION, is_draft
 
@@ -12,10 +14,14 @@ def room_of(w, channel=None):
     return RoomKey("discord", str(w.guild.id), str((channel or w.channel).id))
 
 
-async def thread_with_a_conversation(w):
+async def opened_thread(w):
     starter = await w.alice.send(w.channel, "let us talk")
     await w.env.bot.get_channel(w.channel.id).get_partial_message(starter.id).create_thread(name="talk")
-    thread = w.channel.threads[-1]
+    return w.channel.threads[-1]
+
+
+async def thread_with_a_conversation(w):
+    thread = await opened_thread(w)
     await w.ask(channel=thread)
     await w.settled(1, thread)
     return thread
@@ -221,3 +227,46 @@ async def test_a_draft_left_by_a_crash_becomes_the_answer(world):
         [answer] = await w.settled()
         assert answer.id == draft.id
         assert "Branches are named" in answer.content
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["known", "forgotten"])
+async def test_a_question_deleted_while_it_is_answered_leaves_nothing_also_when_discord_py_forgot_it(
+    world, is_forgotten
+):
+    async with world() as w:
+        w.model.hold = asyncio.Event()
+        thread = await opened_thread(w)
+        for channel in (w.channel, thread):
+            asked = await w.ask(channel=channel)
+            await w.until(lambda channel=channel: [m for m in w.mine(channel) if is_draft(m)])
+            if is_forgotten:
+                w.env.bot._connection._messages.clear()
+            await w.alice.delete(asked)
+            await w.until(lambda channel=channel: not w.mine(channel))
+        w.model.hold.set()
+        await w.quiet()
+        assert w.mine() == w.mine(thread) == []
+
+
+async def test_questions_deleted_all_at_once_leave_nothing_also_when_discord_py_forgot_them(world):
+    async with world() as w:
+        w.model.hold = asyncio.Event()
+        asked = [await w.ask(), await w.ask(who=w.bob)]
+        await w.until(lambda: [m for m in w.mine() if is_draft(m)])
+        w.env.bot._connection._messages.clear()
+        ids = [str(message.id) for message in asked]
+        gone = {"ids": ids, "channel_id": str(w.channel.id), "guild_id": str(w.guild.id)}
+        w.env.backend.emit("MESSAGE_DELETE_BULK", gone)
+        await w.until(lambda: not w.mine())
+        w.model.hold.set()
+        await w.quiet()
+        assert w.mine() == []
+
+
+async def test_a_deleted_message_that_was_no_question_leaves_no_trace(world):
+    async with world() as w:
+        said = await w.alice.send(w.channel, "nothing for Duet")
+        w.env.bot._connection._messages.clear()
+        await w.alice.delete(said)
+        await w.env.settle()
+        assert await w.duet.rooms() == []
