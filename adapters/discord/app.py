@@ -18,6 +18,7 @@ import yarl
 from adapters.discord import faults
 from adapters.discord.catchup import CatchUp
 from adapters.discord.commands import build_tree
+from adapters.discord.endings import Endings
 from adapters.discord.entry import Entry
 from adapters.discord.gate import Gate
 from adapters.discord.inbound import PLATFORM
@@ -101,7 +102,9 @@ class Front:
             window_ms=int(settings.discord_catch_up_s * 1000),
         )
         self._listener.catch_up = self._catch_up
-        for handler in [*self._listener.handlers(), self.setup_hook, self.on_ready, self.on_resumed]:
+        self._endings = Endings(self.client, duet, file=folder / "servers.json")
+        handlers = [*handlers_of(self._listener), *handlers_of(self._endings)]
+        for handler in [*handlers, self.setup_hook, self.on_ready, self.on_resumed]:
             self.client.event(handler)
         duet.attach(PLATFORM, self.outlet)
 
@@ -118,6 +121,7 @@ class Front:
             strays = attempt(self._sync.clear_strays(), where="clearing stale commands")
             self._keep(asyncio.create_task(strays, name="discord-strays"))
         await self._listener.on_ready()
+        await attempt(self._endings.run(), where="ending what went away in Discord")
 
     async def on_resumed(self) -> None:
         self._reconnects += 1
@@ -190,6 +194,11 @@ class Front:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def handlers_of(listener: object) -> list[Any]:
+    """Give the handlers of gateway events by the names that discord.py calls them by."""
+    return [getattr(listener, name) for name in dir(listener) if name.startswith("on_")]
 
 
 def build_client(settings: Settings) -> discord.Client:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PLATFORM = "discord"
 DIRECT = "dm"
+PRIVATE = "~"  # between the thread and the person of a private conversation
 
 # A token lives 15 minutes; the last one is left for what is under way.
 # https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages
@@ -147,7 +148,7 @@ def to_interaction_turn(
     place = place_of_interaction(interaction)
     session = place.session
     if is_private:
-        session = replace(session, thread=f"{session.thread or ''}~{interaction.user.id}")
+        session = replace(session, thread=f"{session.thread or ''}{PRIVATE}{interaction.user.id}")
     at = _milliseconds(interaction.created_at)
     is_member = is_present(interaction)
     author = author_of(interaction.user, is_ours=is_member and interaction.guild_id is not None)
@@ -171,6 +172,11 @@ def to_interaction_turn(
             "member": "yes" if is_member else "",
         },
     )
+
+
+def thread_of(session: SessionKey) -> str:
+    """Give the id of the thread that a conversation is in, private or not; empty in the channel itself."""
+    return (session.thread or "").partition(PRIVATE)[0]
 
 
 def place_of_interaction(interaction: discord.Interaction) -> Place:

@@ -1,4 +1,4 @@
-"""What the gateway tells, told on to Duet: messages, edits, deletions, and channels that go away."""
+"""What the gateway tells of messages, told on to Duet: what is said, edited and deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from adapters.discord.catchup import CatchUp
 from adapters.discord.commands import HELP
 from adapters.discord.entry import NOT_STORED
 from adapters.discord.inbound import (
-    PLATFORM,
     is_addressed,
     is_help,
     is_role_addressed,
@@ -21,7 +20,7 @@ from adapters.discord.inbound import (
     place_of,
     to_turn,
 )
-from bot.conversation import Author, RoomKey, SessionKey, Turn
+from bot.conversation import Author, Turn
 from bot.errors import Incident, StoreUnavailable, attempt
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class Listener:
         except faults.RequestFailed as error:
             log.info("Could not reply: %s", error, extra={"action": "reply", "code": faults.code_of(error)})
 
-    # ── What goes away ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── What is deleted ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         known = [payload.cached_message] if payload.cached_message else []
@@ -161,29 +160,6 @@ class Listener:
             if await self._duet.state(session.room, id) in ("heard", "running"):
                 await self._duet.withdraw(Turn(id, session, Author("", ""), "", 0))
 
-    async def on_guild_channel_delete(self, channel: Any) -> None:
-        room = RoomKey(PLATFORM, str(channel.guild.id), str(channel.id))
-        await attempt(self._end_known(room), where=f"ending {room}")
-
-    async def on_raw_thread_delete(self, payload: discord.RawThreadDeleteEvent) -> None:
-        room = RoomKey(PLATFORM, str(payload.guild_id), str(payload.parent_id))
-        session = SessionKey(room, str(payload.thread_id))
-        if any(known.key == room for known in await self._duet.rooms()):
-            await attempt(self._duet.end(session), where=f"ending {session}")
-
-    async def on_guild_remove(self, guild: discord.Guild) -> None:
-        """End every room of a server that Duet was removed from, or that is gone."""
-        await attempt(self._end_guild(guild), where=f"ending the rooms of server {guild.id}")
-
-    async def _end_guild(self, guild: discord.Guild) -> None:
-        for room in await self._duet.rooms():
-            if (room.key.platform, room.key.space) == (PLATFORM, str(guild.id)):
-                await self._duet.end(room.key)
-
-    async def _end_known(self, room: RoomKey) -> None:
-        if any(known.key == room for known in await self._duet.rooms()):
-            await self._duet.end(room)
-
     # ── The connection ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def on_ready(self) -> None:
@@ -200,10 +176,6 @@ class Listener:
     async def on_error(self, event: str, /, *args: object, **kwargs: object) -> None:
         """Log what a handler let through; nothing of the event itself, which holds what people said."""
         log.exception("A handler of %s failed", event, extra={"action": "handler"})
-
-    def handlers(self) -> list[Any]:
-        """Give the handlers by the names that discord.py calls them by."""
-        return [getattr(self, name) for name in dir(self) if name.startswith("on_")]
 
 
 def _is_foreign(message: discord.Message) -> bool:

@@ -101,6 +101,8 @@ class Routes:
         return self.world.commands[guild]
 
     async def guild(self, guild: str, **_: Any) -> Json:
+        if guild != self.world.guild:
+            raise refused(404, 10004, "Unknown Guild")
         return self.world.guild_object()
 
     async def guild_channels(self, guild: str, **_: Any) -> list[Json]:
