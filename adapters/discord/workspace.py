@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SENTENCE_CHARS = 600  # a sentence may hold a long path
 NOT_TAKEN = "Discord did not take the file. Duet may lack the permission Attach Files here."
 RESET = "The channel was reset meanwhile."
 
@@ -37,7 +38,7 @@ async def bring(entry: Entry, interaction: discord.Interaction, path: str) -> No
     cleared_at = await entry.duet.cleared_at(session)
     found = await _fetched(entry.duet, session, path, limit_bytes=interaction.filesize_limit)
     if isinstance(found, str):
-        await entry.fill(interaction, inline(found))
+        await entry.fill(interaction, inline(found[:SENTENCE_CHARS]))
         return
     name = PurePosixPath(path).name
     try:

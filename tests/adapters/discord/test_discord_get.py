@@ -38,6 +38,12 @@ async def test_what_cannot_be_brought_is_said_in_a_sentence(world, data, said):
         assert result.response.attachments == []
 
 
+async def test_a_path_as_long_as_can_be_is_told_within_discords_limit(world):
+    async with world() as w:
+        result = await w.alice.slash(w.channel, "duet get", path="_" * 1000)
+        await w.until(lambda: "There is no file" in result.response.content)
+
+
 async def test_a_missing_engine_is_said_with_its_cure(world):
     async with world() as w:
         w.shell.unavailable = SandboxUnavailable("There is no engine.", mend="Start Docker.")
