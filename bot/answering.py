@@ -27,7 +27,7 @@ from bot.conversation import (
     TurnKind,
     Verdict,
 )
-from bot.errors import Incident, ModelTimeout, StoreUnavailable, attempt
+from bot.errors import Incident, ModelTimeout, SandboxUnavailable, StoreUnavailable, attempt
 from bot.intent import wants_action
 from bot.parsing import parse_reply
 from bot.policy import Action, Policy, refusal, unusable
@@ -172,6 +172,7 @@ class Answering:
         return await self._run_or_ask(scene)
 
     async def _run_or_ask(self, scene: Scene) -> Answer:
+        await self._lay_out(scene)
         if why_not := unusable(scene.question):
             return scene.refused(why_not)
         if scene.is_run:
@@ -210,11 +211,24 @@ class Answering:
         said = f"run {scene.question}" if scene.is_run else scene.question
         if (scene.author.name, scene.question) != (scene.turn.turn.author.name, scene.turn.turn.text):
             await self._store.know_author(scene.turn, scene.author, said)
-        for name, data in scene.surroundings.uploads:
-            await attempt(
-                self._sandbox.put(scene.turn.turn.room, scene.turn.room_generation, name, data),
-                where=f"putting {name} into the workspace",
-            )
+
+    async def _lay_out(self, scene: Scene) -> None:
+        """Put the files that came with the turn into the room's workspace, if its author may work there."""
+        around = scene.surroundings
+        if around is None or refusal(Action.RUN, scene.author, self._policy):
+            return
+        texts = dict(around.files)
+        for name, data in around.uploads:
+            putting = self._sandbox.put(scene.turn.turn.room, scene.turn.room_generation, name, data)
+            done = await attempt(putting, where=f"putting {name} into the workspace")
+            if isinstance(done, Incident):
+                scene.notes.append(f"{name} was not put into the sandbox: {done.text}")
+                if isinstance(done.error, SandboxUnavailable):
+                    break
+                continue
+            text = texts.pop(name, f"[{len(data):,} bytes, not shown here]")
+            texts[f"{name} (in the working folder)"] = text
+        scene.surroundings = replace(around, files=tuple(texts.items()))
 
     async def _run_directly(self, scene: Scene) -> Answer:
         await self._store.plan_run(scene.turn, scene.question.strip())
@@ -238,8 +252,8 @@ class Answering:
         turn = scene.turn
         said = await self._store.history(turn.turn.session, before=turn, limit=MESSAGES_REPLAYED)
         history = [message for message in said if message.role != "notice"]
-        earlier = [message.text for message in history if message.role == "user"][-2:]
         question = scene.question
+        earlier = [message.text for message in history if message.role == "user"][-2:] or self._around(scene)[-1:]
         findings = await self._retriever.search(question, earlier, room=turn.turn.room, limit=SECTIONS_GIVEN)
         steps = await self._store.steps(turn)
         if not steps and findings.band is Band.LOW and not wants_action(question):
@@ -259,6 +273,11 @@ class Answering:
         else:
             scene.notes.append(f"Stopped after {MAX_STEPS} steps.")
         return self._checked(scene, findings)
+
+    def _around(self, scene: Scene) -> list[str]:
+        """Give what a first question may lean on ("is this allowed?"): files, the thread, what is forwarded."""
+        around = scene.surroundings or Surroundings(scene.author)
+        return [*(text for _, text in scene.files()), *(self._redact(quoted.text) for quoted in around.thread)]
 
     def _prompt_input(self, scene: Scene, history: Sequence[Message], findings: Findings) -> prompt.PromptInput:
         around = scene.surroundings or Surroundings(scene.author)

@@ -40,7 +40,7 @@ class Policy:
 
     def commands_for(self, author: Author) -> Literal["auto", "ask", "off"]:
         """Give what becomes of commands in a turn of this author."""
-        if not author.may_run:
+        if refusal(Action.RUN, author, self):
             return "off"
         return "ask" if self.commands_wait else self.commands
 
@@ -58,6 +58,8 @@ def refusal(action: Action, author: Author, policy: Policy) -> str | None:
     """Give the sentence that refuses `author` this `action`; None allows it."""
     if author.standing not in (Standing.MEMBER, Standing.LOCAL):
         allowed_guest = author.standing is Standing.GUEST and policy.guests and action in (Action.ASK, Action.STOP)
+        if action is Action.RUN and author.standing is Standing.GUEST and policy.guests:
+            return "Guests of this workspace ask, but run no commands."
         if not allowed_guest:
             return f"Duet does not answer {_WHO[author.standing]}."
     if action in (Action.RUN, Action.APPROVE) and not author.may_run:

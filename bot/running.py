@@ -19,7 +19,7 @@ from bot.conversation import (
     Verdict,
 )
 from bot.errors import SandboxUnavailable
-from bot.policy import Policy
+from bot.policy import Action, Policy, refusal
 from bot.ports import Sandbox, Store
 from bot.records import CommandState, PlannedCommand, Start
 from bot.redaction import painted
@@ -52,7 +52,7 @@ class Running:
         """Run a step's commands in order; stop at the first that waits for a person and give its ticket."""
         for command in commands:
             is_open = command.state in (CommandState.PLANNED, CommandState.WAITING)
-            if is_open and self._policy.commands_wait and scene.author.may_run:
+            if is_open and self._policy.commands_for(scene.author) == "ask":
                 return await self._ticket(scene, command)
             result = command.result if command.is_over else await self._allowed(scene, command)
             is_shown_before = command.is_over and scene.turn.turn.verdict is Verdict.APPROVE
@@ -103,8 +103,8 @@ class Running:
         return Ticket(ticket, command.code, expires_at=expires_at)
 
     async def _allowed(self, scene: Scene, command: PlannedCommand) -> CommandResult:
-        if self._policy.commands == "off" or not scene.author.may_run:
-            result = CommandResult(command.code, Ended.NOT_STARTED, note="commands are switched off here")
+        if why_not := refusal(Action.RUN, scene.author, self._policy):
+            result = CommandResult(command.code, Ended.NOT_STARTED, note=why_not)
             await self._store.end_command(command, result, state=CommandState.REFUSED)
             return result
         return await self._run(scene, command)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -16,6 +18,7 @@ from bot.conversation import (
     Settled,
     Standing,
     Surroundings,
+    Turn,
     TurnKind,
     Verdict,
 )
@@ -266,6 +269,76 @@ async def test_guests_may_ask_but_not_run_where_the_team_says_so(build: Build) -
     asked, ran = await world.hear(turn(), turn("echo hi", kind=TurnKind.RUN))
     assert (asked.outcome, ran.outcome) == (Outcome.ANSWERED, Outcome.REFUSED)
     assert world.sandbox.ran == []
+
+
+@pytest.mark.parametrize("commands", ["auto", "ask"])
+async def test_a_guest_gets_no_command_run_by_asking_the_model_for_it(
+    build: Build, commands: Literal["auto", "ask"]
+) -> None:
+    world = await build(
+        model=FakeModel(lambda call: "I will. <run>echo hi</run>"),
+        outlet=FakeOutlet(standing=Standing.GUEST),
+        policy=Policy(guests=True, commands=commands),
+    )
+    (answer,) = await world.hear(turn("run echo hi"))
+    assert world.sandbox.ran == []
+    assert answer.ticket is None
+    assert "run no commands" in answer.commands[0].note
+
+
+async def test_attached_files_lie_in_the_rooms_workspace(build: Build) -> None:
+    def around(asked: object) -> Surroundings:
+        return Surroundings(
+            ANN, files=(("log.txt", "line one"),), uploads=(("log.txt", b"line one"), ("a.png", b"PNG"))
+        )
+
+    world = await build(outlet=FakeOutlet(around=around), model=FakeModel(lambda call: "I look. <run>ls</run>"))
+    (answer,) = await world.hear(turn("run ls in the sandbox"))
+    assert answer.commands[0].output == "a.png\nlog.txt"
+    assert "log.txt (in the working folder)" in world.model.sent()
+    assert "a.png (in the working folder)" in world.model.sent()
+    assert "3 bytes, not shown here" in world.model.sent()
+
+
+@pytest.mark.parametrize(
+    ("standing", "policy"),
+    [
+        (Standing.GUEST, Policy()),
+        (Standing.GUEST, Policy(guests=True)),
+        (Standing.OUTSIDER, Policy()),
+        (Standing.MEMBER, Policy(commands="off")),
+        (Standing.MEMBER, Policy(askers=("U9",))),
+    ],
+)
+async def test_files_of_those_who_may_run_nothing_do_not_come_into_the_workspace(
+    build: Build, standing: Standing, policy: Policy
+) -> None:
+    def around(asked: Turn) -> Surroundings:
+        return Surroundings(replace(ANN, standing=standing), uploads=(("evil.sh", b"rm"),))
+
+    world = await build(outlet=FakeOutlet(around=around), policy=policy)
+    await world.hear(turn())
+    assert world.sandbox._rooms == {}
+
+
+async def test_files_that_cannot_be_put_into_the_sandbox_are_named_once(build: Build) -> None:
+    def around(asked: object) -> Surroundings:
+        return Surroundings(ANN, uploads=(("a.png", b"a"), ("b.png", b"b")))
+
+    world = await build(outlet=FakeOutlet(around=around), sandbox=FakeSandbox(away=True))
+    (answer,) = await world.hear(turn())
+    (note,) = [note for note in answer.notes if "sandbox" in note]
+    assert "a.png was not put into the sandbox: No Docker engine answers." in note
+
+
+async def test_a_first_question_leans_on_what_the_thread_said(build: Build) -> None:
+    def around(asked: object) -> Surroundings:
+        return Surroundings(ANN, thread=(Quoted("Cid", "I will name the branch foo"),))
+
+    world = await build(outlet=FakeOutlet(around=around))
+    (answer,) = await world.hear(turn("Is this right?"))
+    assert world.retriever.asked == [("Is this right?", ("I will name the branch foo",))]
+    assert "feature/" in answer.text
 
 
 async def test_a_list_of_askers_goes_by_id_and_never_by_name(build: Build) -> None:
