@@ -1,4 +1,4 @@
-"""The `duet` command. The only module that names adapters: it opens the parts and hands them over.
+"""The `duet` command. Beside `bot.serving` the only module that names adapters.
 
 Results go to stdout and all else to stderr; with `--json` stdout holds exactly one object, whatever happens. Heavy
 imports wait until a command needs them, so that `--help` answers at once.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 from bot import __version__
@@ -31,7 +30,6 @@ try:
     from adapters.terminal.cli import (
         EXIT_FAILED,
         Call,
-        Front,
         acting,
         called,
         done,
@@ -39,7 +37,6 @@ try:
         in_room,
         in_thread,
         reading,
-        until_stopped,
     )
 except ModuleNotFoundError as error:  # a fresh checkout: say what to type instead of a traceback
     _without_dependencies(error.name)
@@ -50,9 +47,7 @@ if TYPE_CHECKING:
 
     from adapters.terminal.app import Terminal
     from adapters.terminal.once import Once
-    from adapters.web.app import WebFront
     from bot.app import Parts
-    from bot.checks import Link
     from bot.drivers.codex import Codex
 
 
@@ -371,48 +366,13 @@ def serve(call: Call) -> int:
     """Answer over HTTP and on every platform that is configured, until stopped."""
 
     async def work() -> int:
-        from bot.app import DRAIN_S, open_duet
+        from bot.serving import serve
 
         call.logs_to_file = False
-        async with open_duet(call.settings(), keeps_house=True, drain_s=0) as parts, AsyncExitStack() as stack:
-            fronts, web = _fronts(parts)
-            parts.duet.start()
-            for front in fronts:
-                stack.push_async_callback(front.close)
-                await front.start()
-            click.echo(f"Duet listens on {web.address}; {', '.join(front.name for front in fronts)}.")
-            sys.stdout.flush()
-            await until_stopped()
-            await parts.duet.drain(timeout_s=DRAIN_S)
+        await serve(call.settings(), ready=click.echo)
         return 0
 
     return done(call, work())
-
-
-def _fronts(parts: Parts) -> tuple[list[Front], WebFront]:
-    """Give every front that is configured, attached; HTTP always, and first to come up."""
-    from adapters.web.app import WebFront
-
-    settings, duet = parts.settings, parts.duet
-    fronts: list[Front] = []
-    links: dict[str, Callable[[], Link]] = {}
-    routes = []
-    if settings.slack_bot_token or settings.slack_app_token:
-        from adapters.slack.app import EVENTS_PATH, SlackFront
-
-        slack = SlackFront(duet, settings)
-        duet.attach("slack", slack.outlet)
-        routes += [("POST", EVENTS_PATH, slack.events_handler)] if slack.events_handler else []
-        fronts.append(Front("Slack", slack.start, slack.close))
-        links["slack"] = lambda: slack.link
-    if settings.discord_token:
-        from adapters.discord import app as discord
-
-        client = discord.Front(settings, duet)
-        fronts.append(Front("Discord", client.start, client.close))
-        links["discord"] = lambda: client.link
-    web = WebFront(duet, settings, extra_routes=routes, links=lambda: {name: link() for name, link in links.items()})
-    return [Front("web", web.start, web.close), *fronts], web
 
 
 # ── Plumbing ──────────────────────────────────────────────────────────────────────────────────────────────────────

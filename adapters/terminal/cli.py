@@ -116,38 +116,6 @@ def given(words: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """What `duet serve` starts and stops."""
-
-    name: str
-    start: Callable[[], Awaitable[None]]
-    close: Callable[[], Awaitable[None]]
-
-
-async def until_stopped(work: Awaitable[None] | None = None) -> None:
-    """Wait for SIGTERM or Ctrl-C, or the end of `work`; a second signal ends the waiting for what still runs."""
-    import asyncio
-    import signal
-
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    waiting, task = asyncio.ensure_future(work or stopped.wait()), asyncio.current_task()
-
-    def stop() -> None:
-        if stopped.is_set() and task:
-            task.cancel()
-        stopped.set()
-        waiting.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    try:
-        await waiting
-    except asyncio.CancelledError:
-        if not stopped.is_set():
-            raise
-
-
 def done(call: Call, work: Awaitable[int]) -> int:
     """Run the work to its end; a fault becomes one sentence and an exit code."""
     import asyncio
