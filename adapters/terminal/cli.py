@@ -178,6 +178,9 @@ def called(cli: click.Command, arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return fail(is_json, "interrupted", "Stopped.", code=EXIT_INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_USAGE
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         hint = f" Try `{where.command_path} --help`." if where else ""

@@ -317,6 +317,8 @@ def settings_text(shown: Sequence[tuple[str, str, object, str]]) -> str:
 
 
 def _value_text(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
