@@ -21,7 +21,7 @@ from bot.conversation import (
     Source,
     Ticket,
 )
-from bot.markdown import html
+from bot.markdown import html, plain
 
 if TYPE_CHECKING:
     from bot.ports import Findings
@@ -77,6 +77,7 @@ def command_json(result: CommandResult) -> JsonObject:
         "truncated": result.truncated,
         "duration": result.duration_ms,
         "note": result.note,
+        "painted": result.painted,
     }
 
 
@@ -272,8 +273,8 @@ def findings_json(findings: Findings) -> JsonObject:
 
 
 def excerpt(text: str, *, limit_chars: int = 240) -> str:
-    """Give the beginning of a section on one line."""
-    line = " ".join(text.split())
+    """Give the beginning of a section on one line, as it reads."""
+    line = " ".join(plain(text).replace("─", "").split())
     return line if len(line) <= limit_chars else line[:limit_chars].rsplit(" ", 1)[0] + " …"
 
 

@@ -30,7 +30,7 @@ async def test_no_state_of_the_page_has_a_fault(visit: Visit, scheme: str, width
     await page.locator(".source summary").first.click()
     await page.locator(".source mark").wait_for()
     faults["answer"] = await visit.axe()
-    await visit.say("/run long job exit 3")
+    await visit.say("/run long colour job exit 3")
     await visit.say("fail")
     await visit.say("ask rm -rf build")
     await visit.say(

@@ -1,7 +1,8 @@
 // One turn on the page: the question, and the answer from its first draft to its last line.
 
 import { getJson } from "./api.js";
-import { copyButton, duration, el, icon, serverHtml } from "./dom.js";
+import { colouredRuns } from "./colours.js";
+import { copyButton, duration, el, icon, pathOf, serverHtml } from "./dom.js";
 import { markQuote, quoted } from "./quote.js";
 
 const LONG_OUTPUT_LINES = 20;
@@ -154,17 +155,20 @@ export class TurnView {
 
 // ── Commands ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+const ENDINGS = { timeout: "timed out", memory: "out of memory", killed: "killed", not_started: "not started" };
+
 function ending(result) {
-  return result.ended === "exit" ? `exit ${result.exitCode}` : result.ended.replace("_", " ");
+  return ENDINGS[result.ended] ?? `exit ${result.exitCode}`;
 }
 
 /** Give the card of a finished command. Output is text, whatever it holds. */
 export function commandCard(result) {
   const badge = el("span", { className: `badge ${result.success ? "good" : "bad"}` }, ending(result));
   const text = [result.stdout, result.stderr].filter(Boolean).join("\n");
-  const streams = [stream(result.stdout, ""), stream(result.stderr, "stderr")].filter(Boolean);
+  const streams = [stream(result, "stdout"), stream(result, "stderr")].filter(Boolean);
   const lines = text.replace(/\n$/, "").split("\n").length;
-  const body = el("div", { className: "command-body" }, streams.length ? streams : el("p", { className: "empty" }, result.note || "No output"));
+  const body = el("div", { className: "command-body" }, streams);
+  const notes = [result.note, result.truncated ? "The output was cut." : "", text || result.note ? "" : "No output"];
   const card = el(
     "figure",
     { className: "command" },
@@ -173,19 +177,27 @@ export function commandCard(result) {
       {},
       el("code", {}, result.command),
       badge,
-      el("span", { className: "meta" }, duration(result.duration)),
-      copyButton(() => text, "Copy the output"),
+      result.ended === "not_started" ? null : el("span", { className: "meta" }, duration(result.duration)),
+      text ? copyButton(() => text, "Copy the output") : null,
     ),
     body,
-    result.truncated ? el("p", { className: "cut" }, "The output was cut.") : null,
+    notes.filter(Boolean).map((note) => el("p", { className: "command-note" }, note)),
   );
   if (lines > LONG_OUTPUT_LINES) collapse(card, body, lines);
   return card;
 }
 
-function stream(text, name) {
+/** Give one stream of a result, with the colours it came with: both streams' stand in one text, joined by a line's end. */
+function stream(result, name) {
+  const text = result[name];
   if (!text) return null;
-  return el("pre", { tabIndex: 0, role: "group", className: name, "aria-label": name || "Output" }, text);
+  const before = name === "stderr" ? trimmed(result.stdout) : "";
+  const shown = result.painted ? colouredRuns(result.painted, before && before.length + 1, trimmed(text).length) : text;
+  return el("pre", { tabIndex: 0, role: "group", className: name, "aria-label": name === "stderr" ? name : "Output" }, shown);
+}
+
+function trimmed(text) {
+  return text.replace(/\n+$/, "");
 }
 
 function collapse(card, body, lines) {
@@ -256,7 +268,7 @@ function sourceItem(source, turnId) {
       el(
         "span",
         { className: "source-where" },
-        el("span", { className: "source-path" }, el("b", {}, source.document), source.heading ? ` › ${source.heading}` : "", el("span", { className: "meta" }, ` line ${source.line}`)),
+        el("span", { className: "source-path" }, el("b", {}, source.document), source.heading ? ` › ${pathOf(source.heading)}` : "", el("span", { className: "meta" }, ` line ${source.line}`)),
         source.quote ? el("q", { className: "source-quote" }, quoted(source.quote)) : null,
       ),
     ),
@@ -273,7 +285,7 @@ async function openSection(place, source) {
     const text = serverHtml(section.html, { level: 4 });
     markQuote(text, source.quote);
     const away = source.url ? el("p", {}, el("a", { href: source.url, target: "_blank", rel: "noopener noreferrer" }, "Open the document")) : null;
-    place.replaceChildren(el("h3", {}, section.heading), text, ...[away].filter(Boolean));
+    place.replaceChildren(el("h3", {}, pathOf(section.heading)), text, ...[away].filter(Boolean));
   } catch (error) {
     place.replaceChildren(el("p", { className: "fault" }, error.message));
   }

@@ -76,9 +76,9 @@ export function copyButton(text, label, visible = "") {
       "aria-label": visible ? null : label,
       title: label,
       onclick: async () => {
-        await copyText(text());
-        button.replaceChildren(icon("check"), visible ? "Copied" : "");
-        announce("Copied");
+        const said = (await copyText(text())) ? "Copied" : "Not copied";
+        button.replaceChildren(icon(said === "Copied" ? "check" : "close"), visible ? said : "");
+        announce(said);
         setTimeout(() => button.replaceChildren(icon("copy"), visible), 1600);
       },
     },
@@ -88,16 +88,18 @@ export function copyButton(text, label, visible = "") {
   return button;
 }
 
-/** Copy, also where the clipboard is closed to us (plain http from another machine). */
+/** Copy, also where the clipboard is closed to us (plain http from another machine); say whether it went. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
+    return true;
   } catch {
     const area = el("textarea", { value: text, className: "hidden" });
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    const isCopied = document.execCommand("copy");
     area.remove();
+    return isCopied;
   }
 }
 
@@ -106,6 +108,11 @@ export function announce(text) {
   const region = document.getElementById("announce");
   region.textContent = "";
   setTimeout(() => (region.textContent = text), 50);
+}
+
+/** Give a heading's path as people read it. */
+export function pathOf(heading) {
+  return heading.replaceAll(" > ", " › ");
 }
 
 /** Give a duration as people read it. */

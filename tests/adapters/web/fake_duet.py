@@ -8,6 +8,7 @@ A question that begins with one of these words gets what the word says; anything
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -268,6 +269,9 @@ class FakeDuet:
             await asyncio.sleep(self.pace_s / 4)
         bad = 3 if "exit 3" in code else 0
         result = CommandResult(code, Ended.EXIT, bad, "".join(lines), "a warning\n" if bad else "", False, 412)
+        if "colour" in code:
+            paint = re.compile(r"^line (?=([1-6])$)", re.MULTILINE)
+            result = replace(result, painted=paint.sub("\x1b[1;3\\1mline\x1b[0m ", result.output))
         yield CommandEnded(result)
         text = "" if going.turn.kind is TurnKind.RUN else "The command ran."
         yield Settled(Answer(going.turn.id, text, kind=going.turn.kind, commands=(result,), total_ms=500))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from adapters.web import outbound
 from adapters.web.app import build_app
 from adapters.web.desk import Desk, Streams
 from adapters.web.guard import Guard
@@ -54,6 +55,11 @@ async def test_the_codex_is_browsed_from_documents_to_a_section(api: Api) -> Non
 async def test_what_is_not_in_the_codex_is_404(api: Api) -> None:
     for path in ("/v1/codex/sections?document=../secret.md", "/v1/codex/section?id=none"):
         assert (await api.get(path)).status == 404
+
+
+def test_an_excerpt_reads_as_text() -> None:
+    text = "See [types](#types), `main` and **no** other.\n\n| Type | From |\n|---|---|\n| `fix` | `main` |\n"
+    assert outbound.excerpt(text) == "See types, main and no other. Type From fix main"
 
 
 async def test_the_codex_is_searched(api: Api) -> None:
