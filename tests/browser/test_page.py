@@ -68,6 +68,23 @@ async def test_a_command_of_ones_own_is_run(visit: Visit) -> None:
     assert visit.duet.heard[0].kind.value == "run"
 
 
+async def test_output_keeps_its_colours_in_either_stream(visit: Visit) -> None:
+    answer = await visit.say("/run make colour exit 3")
+    out, err = answer.locator("pre.stdout"), answer.locator("pre.stderr")
+    assert await text(out) == "line 1\nline 2"
+    assert await out.locator("span").all_inner_texts() == ["line", "line"]
+    assert await out.locator(".is-bold.is-colour-2").count() == 1
+    assert await text(err) == "a warning"
+
+
+async def test_a_command_that_never_began_says_why_and_nothing_else(visit: Visit) -> None:
+    visit.duet.commands_fail = "There is no Docker engine here."
+    card = (await visit.say("/run make")).locator(".command")
+    assert await text(card.locator(".badge")) == "not started"
+    assert await text(card.locator(".command-note")) == "There is no Docker engine here."
+    assert await card.locator(".meta, .copy, pre").count() == 0
+
+
 async def test_long_output_is_folded_until_it_is_wanted(visit: Visit) -> None:
     answer = await visit.say("run long job")
     more = answer.locator(".more")
@@ -311,6 +328,63 @@ async def test_a_server_that_is_gone_is_told_and_not_waited_for(visit: Visit) ->
     visit.faults.clear()
 
 
+@pytest.mark.parametrize("status", [401, 503])
+async def test_what_was_asked_while_logged_out_or_without_a_store_is_asked_afterwards(
+    visit: Visit, status: int
+) -> None:
+    async def refuse(route: Any) -> None:
+        await route.fulfill(status=status, json={"error": "not now"})
+
+    await visit.page.route(f"{visit.address}/v1/turns", refuse, times=1)
+    await visit.say("What about hotfixes?", wait=False)
+    if status == 503:
+        await visit.page.locator(".fault", has_text="not now").wait_for()
+        await visit.page.reload()
+    await visit.page.locator(".answer .source").wait_for()  # 401 leads to the form, which leads here without a token
+    assert len(visit.duet.heard) == 1
+    assert [fault[:3] for fault in visit.faults] == [str(status)]
+    visit.faults.clear()
+
+
+async def test_the_page_works_where_the_browser_keeps_nothing(visit: Visit) -> None:
+    closed = "Object.defineProperty(window, '{}', {{get() {{ throw new DOMException('', 'SecurityError'); }}}});"
+    await visit.context.add_init_script("".join(map(closed.format, ("localStorage", "sessionStorage"))))
+    await visit.page.reload()
+    await visit.say("What about hotfixes?")
+    await visit.page.click("#theme")
+    assert await visit.page.locator(".session").all_inner_texts() == ["What about hotfixes?"]
+
+
+async def test_what_comes_late_is_not_shown_in_another_panel(visit: Visit) -> None:
+    held: list[Any] = []
+
+    async def hold(route: Any) -> None:
+        held.append(route)
+
+    await visit.page.route(f"{visit.address}/prompt-history?*", hold)
+    await visit.page.click("#open-log")
+    while not held:
+        await visit.page.wait_for_timeout(20)
+    await visit.page.click("#open-codex")
+    await visit.page.locator(".document").first.wait_for()
+    async with visit.page.expect_response("**/prompt-history?*"):
+        await held[0].continue_()
+    await visit.page.evaluate("new Promise(requestAnimationFrame)")
+    assert await text(visit.page.locator("#panel-title")) == "Codex"
+    assert await visit.page.locator(".document").count() == 5
+
+
+async def test_a_prompt_history_goes_with_its_session_and_with_a_reset(visit: Visit) -> None:
+    for leave in ("#new-session", "#reset"):
+        await visit.say("What about hotfixes?")
+        await visit.page.click("#open-log")
+        await visit.page.locator(".call").wait_for()
+        await visit.page.click(leave)
+        if leave == "#reset":
+            await visit.page.click("dialog button.danger")
+        await visit.page.locator("#panel").wait_for(state="hidden")
+
+
 @pytest.mark.parametrize(
     ("path", "clicks", "shown"),
     [
@@ -409,6 +483,9 @@ async def test_nothing_scrolls_sideways_at_320_pixels_or_at_double_size(visit: V
     )
     await visit.say(f"/run echo {wide} exit 3")
     await visit.say("fail")
+    await visit.say(f"ask rm -rf {wide}")
+    ticket = "(pre => pre.scrollWidth <= pre.clientWidth)(document.querySelector('.ticket pre'))"
+    assert await page.evaluate(ticket), "whoever says yes has seen all of it"
     scroller = "document.getElementById('scroller')"
     sideways = f"document.documentElement.scrollWidth > innerWidth || {scroller}.scrollWidth > {scroller}.clientWidth"
     assert not await page.evaluate(sideways)

@@ -6,6 +6,11 @@ export class ApiError extends Error {
     super(message);
     this.status = status;
   }
+
+  /** Whether asking again will be refused again: not where one has to log in, or the server has to recover. */
+  get isFinal() {
+    return this.status < 500 && ![401, 408, 429].includes(this.status);
+  }
 }
 
 /** Nobody answered at the server's address; whether the request arrived is not known. */
@@ -16,11 +21,11 @@ export class Unreachable extends Error {
 }
 
 export async function getJson(path, query = {}) {
-  return (await send("GET", withQuery(path, query))).json();
+  return read(await send("GET", withQuery(path, query)));
 }
 
 export async function postJson(path, query = {}, body = undefined) {
-  return (await send("POST", withQuery(path, query), body)).json();
+  return read(await send("POST", withQuery(path, query), body));
 }
 
 /** Ask, and give the turn's events as they come. Sending the same turn id again asks nothing twice: it follows. */
@@ -60,6 +65,15 @@ async function send(method, path, body, signal, headers = {}) {
   if (response.status === 401) location.assign("/login");
   if (!response.ok) throw new ApiError(response.status, await faultOf(response));
   return response;
+}
+
+/** Give the JSON of a reply; what broke off on the way or is no JSON is told in our words. */
+async function read(response) {
+  try {
+    return await response.json();
+  } catch {
+    throw new ApiError(response.status, "The server’s answer could not be read.");
+  }
 }
 
 async function reached(path, init) {

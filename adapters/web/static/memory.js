@@ -3,7 +3,34 @@
 
 const SESSIONS = "duet.sessions";
 const CURRENT = "duet.current";
+const THEME = "duet.theme"; // read by theme.js
 const MAX_SESSIONS = 100;
+
+const local = storage("localStorage");
+const tab = storage("sessionStorage");
+
+/** Give a storage of the browser; where that is closed to us or full, what is kept lives as long as the page. */
+function storage(name) {
+  const here = new Map();
+  return {
+    get(key) {
+      if (here.has(key)) return here.get(key);
+      try {
+        return globalThis[name].getItem(key);
+      } catch {
+        return null;
+      }
+    },
+    set(key, value) {
+      try {
+        globalThis[name].setItem(key, value);
+        here.delete(key);
+      } catch {
+        here.set(key, value);
+      }
+    },
+  };
+}
 
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -12,7 +39,7 @@ export function newId() {
 /** Give every known session, the latest first: `{id, title, at, pending: [{turnId, text, kind}]}`. */
 export function sessions() {
   try {
-    const kept = JSON.parse(localStorage.getItem(SESSIONS) ?? "[]");
+    const kept = JSON.parse(local.get(SESSIONS) ?? "[]");
     return Array.isArray(kept) ? kept.filter((one) => typeof one?.id === "string") : [];
   } catch {
     return [];
@@ -20,7 +47,7 @@ export function sessions() {
 }
 
 function keep(all) {
-  localStorage.setItem(SESSIONS, JSON.stringify(all.slice(0, MAX_SESSIONS)));
+  local.set(SESSIONS, JSON.stringify(all.slice(0, MAX_SESSIONS)));
 }
 
 export function session(id) {
@@ -52,11 +79,15 @@ export function dropPending(id, turnId) {
 
 /** Give the session this tab shows: from the address, else the tab's last, else the browser's last, else a new one. */
 export function currentId() {
-  return namedId() || sessionStorage.getItem(CURRENT) || sessions()[0]?.id || newId();
+  return namedId() || tab.get(CURRENT) || sessions()[0]?.id || newId();
 }
 
 export function setCurrent(id) {
-  sessionStorage.setItem(CURRENT, id);
+  tab.set(CURRENT, id);
+}
+
+export function setTheme(theme) {
+  local.set(THEME, theme);
 }
 
 function namedId() {

@@ -41,6 +41,7 @@ async function showSession(id, { focus = true } = {}) {
   log.replaceChildren();
   drawSessions();
   closeSidebar();
+  if (sidePanel.opener === $("open-log")) sidePanel.close(); // it shows another session, or one from before a reset
   if (focus) message.focus();
   await loadTranscript(id);
 }
@@ -61,7 +62,7 @@ async function loadTranscript(id) {
     else run(addTurn({ ...turn, author: "You", at: Date.now() }), asking(id, turn)); // perhaps it never arrived
   }
   drawEmpty();
-  toEnd();
+  if (views.size) toEnd();
 }
 
 /** Show a turn of the transcript. One that is still open is followed once all are drawn. */
@@ -143,6 +144,7 @@ async function run(view, open) {
   const follow = (signal) => api.follow(id, view.turnId, signal);
   let isHeard = false;
   let refusal = "";
+  let isRefused = false; // for good
   drawStop();
   for (let tries = 0; tries < TRIES && !view.isDone && !refusal; tries++) {
     try {
@@ -156,7 +158,7 @@ async function run(view, open) {
     } catch (error) {
       // A turn that another tab is only just sending is not known yet.
       const early = error.status === 404 && tries < TRIES - 1;
-      if (error instanceof api.ApiError && !early) refusal = error.message;
+      if (error instanceof api.ApiError && !early) [refusal, isRefused] = [error.message, error.isFinal];
     }
     if (signal.aborted) return;
     if (!view.isDone && !refusal && tries > 0) await new Promise((done) => setTimeout(done, 300 * 2 ** tries));
@@ -169,8 +171,8 @@ async function run(view, open) {
     view.resend = isHeard ? follow : open;
     view.show(failure(view.turnId, refusal || LOST));
   }
-  // What was lost on the way is taken up again after a reload too.
-  if (isSettled || refusal) for (const known of [turnId, view.turnId]) memory.dropPending(id, known);
+  // What was lost on the way is taken up again after a reload or a login too.
+  if (isSettled || isRefused) for (const known of [turnId, view.turnId]) memory.dropPending(id, known);
   announce(view.spoken);
   drawStop();
 }
@@ -207,7 +209,7 @@ async function stopLatest() {
   try {
     await api.postJson(`/v1/turns/${encodeURIComponent(view.turnId)}/stop`, { sessionId });
   } catch (error) {
-    announce(error.message);
+    tell(error.message);
   }
 }
 
@@ -222,6 +224,7 @@ function askReset() {
 
 async function reset() {
   const id = sessionId;
+  drawResetting(true);
   try {
     const done = await api.postJson("/reset", { sessionId: id });
     memory.change(id, { title: "", pending: [] });
@@ -231,8 +234,15 @@ async function reset() {
     for (const error of left) log.append(el("p", { className: "fault" }, error));
     announce(["The session was reset.", ...left].join(" "));
   } catch (error) {
-    log.append(el("p", { className: "fault", role: "alert" }, error.message));
+    tell(error.message);
   }
+  drawResetting(false);
+}
+
+/** A reset waits for what is under way, and for the sandbox to be gone. */
+function drawResetting(isOn) {
+  $("reset").disabled = isOn;
+  $("reset").lastElementChild.textContent = isOn ? "Resetting …" : "Reset";
 }
 
 // ── What answers ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -270,6 +280,12 @@ function drawEmpty() {
   $("welcome").hidden = views.size > 0;
 }
 
+/** Say at the end of the conversation what went wrong with a button. */
+function tell(fault) {
+  log.append(el("p", { className: "fault", role: "alert" }, fault));
+  toEnd();
+}
+
 function drawStop() {
   $("stop").hidden = runningViews().length === 0;
 }
@@ -297,7 +313,7 @@ function nextTheme() {
   const next = { system: "light", light: "dark", dark: "system" }[root.dataset.theme ?? "system"];
   if (next === "system") delete root.dataset.theme;
   else root.dataset.theme = next;
-  localStorage.setItem("duet.theme", next);
+  memory.setTheme(next);
   drawTheme();
 }
 

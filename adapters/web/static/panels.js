@@ -1,7 +1,7 @@
 // The side panel: the prompt history of this session, and the Codex.
 
 import { getJson } from "./api.js";
-import { copyButton, duration, el, icon, serverHtml } from "./dom.js";
+import { copyButton, duration, el, icon, pathOf, serverHtml } from "./dom.js";
 
 const panel = document.getElementById("panel");
 const title = document.getElementById("panel-title");
@@ -11,6 +11,7 @@ const back = document.getElementById("panel-back");
 /** The panel. One thing is open at a time; closing gives the focus back to the button that opened it. */
 export const sidePanel = {
   opener: null,
+  shown: null, // changes with what is shown, so that what was asked for before and comes late can tell
 
   get isOpen() {
     return !panel.hidden;
@@ -28,6 +29,7 @@ export const sidePanel = {
 
   /** Put something else into the open panel; `goBack` leads to what was there. */
   show(heading, content, goBack = null) {
+    this.shown = {};
     title.textContent = heading;
     body.replaceChildren(...[content].flat());
     body.scrollTop = 0;
@@ -37,6 +39,7 @@ export const sidePanel = {
 
   close() {
     if (!this.isOpen) return;
+    this.shown = null;
     panel.hidden = true;
     document.body.classList.remove("has-panel");
     this.opener?.setAttribute("aria-expanded", "false");
@@ -45,12 +48,11 @@ export const sidePanel = {
   },
 };
 
+/** Put what `load` gives, or why it could not, into the panel, if that is still open for it. */
 async function fill(load) {
-  try {
-    body.replaceChildren(...[await load()].flat());
-  } catch (error) {
-    body.replaceChildren(el("p", { className: "fault" }, error.message));
-  }
+  const { shown } = sidePanel;
+  const content = await load().catch((error) => el("p", { className: "fault" }, error.message));
+  if (sidePanel.shown === shown) body.replaceChildren(...[content].flat());
 }
 
 // ── Prompt history ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +112,7 @@ function sentMessage(message) {
 
 function foundTable(found) {
   if (!found.length) return el("p", { className: "empty" }, "Nothing was found.");
-  const rows = found.map((one) => el("tr", {}, el("td", {}, el("b", {}, String(one.document)), ` › ${one.heading}`), el("td", { className: "score" }, Number(one.score ?? 0).toFixed(2))));
+  const rows = found.map((one) => el("tr", {}, el("td", {}, el("b", {}, String(one.document)), ` › ${pathOf(String(one.heading))}`), el("td", { className: "score" }, Number(one.score ?? 0).toFixed(2))));
   return el("table", { className: "found" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Section"), el("th", { scope: "col", className: "score" }, "Score"))), el("tbody", {}, rows));
 }
 
@@ -138,7 +140,12 @@ function codex({ documents }) {
     event.preventDefault();
     find(input.value.trim(), results, list, status, view);
   });
-  input.addEventListener("input", () => input.value || (results.replaceChildren(...list), (status.textContent = "")));
+  input.addEventListener("input", () => {
+    if (input.value) return;
+    view.asked = null;
+    results.replaceChildren(...list);
+    status.textContent = "";
+  });
   return view;
 }
 
@@ -173,9 +180,11 @@ function sectionLine(section) {
 
 async function find(question, results, list, status, view) {
   if (!question) return;
+  const asked = (view.asked = {});
   status.textContent = "Searching …";
   try {
     const { hits, band } = await getJson("/v1/codex/search", { q: question });
+    if (view.asked !== asked) return; // a later search is what counts
     status.textContent = hits.length ? `${counted(hits.length, "section")}, confidence ${band}` : "Nothing found.";
     results.replaceChildren(...(hits.length ? hits.map((hit) => hitItem(hit, view)) : list));
   } catch (error) {
@@ -187,7 +196,7 @@ function hitItem(hit) {
   const button = el(
     "button",
     { type: "button", className: "hit", onclick: () => openSection(hit, button) },
-    el("span", { className: "hit-where" }, el("b", {}, hit.document), ` › ${hit.heading}`),
+    el("span", { className: "hit-where" }, el("b", {}, hit.document), ` › ${pathOf(hit.heading)}`),
     el("span", { className: "hit-text" }, hit.excerpt),
     el("span", { className: "meta" }, `score ${hit.score.toFixed(2)}`),
   );
@@ -200,12 +209,14 @@ async function openSection(line, opener) {
     sidePanel.show("Codex", before);
     opener.focus();
   };
+  const { shown } = sidePanel;
   try {
     const section = await getJson("/v1/codex/section", { id: line.id });
+    if (sidePanel.shown !== shown) return;
     const where = el("p", { className: "meta" }, `${section.document} · lines ${section.line}–${section.endLine}`);
     sidePanel.show(section.heading.split(" > ").at(-1), [where, serverHtml(section.html, { level: 3 })], goBack);
     title.focus({ preventScroll: true });
   } catch (error) {
-    sidePanel.show("Codex", el("p", { className: "fault" }, error.message), goBack);
+    if (sidePanel.shown === shown) sidePanel.show("Codex", el("p", { className: "fault" }, error.message), goBack);
   }
 }
