@@ -84,7 +84,14 @@ def _docker_build(api: APIClient, image: str, tell: Callable[[str], None]) -> No
     with as_file(files(__package__)) as folder, tempfile.TemporaryDirectory() as context:
         shutil.copy(folder / "Dockerfile", context)
         steps: Iterator[dict[str, Any]] = api.build(
-            path=context, tag=image, rm=True, forcerm=True, decode=True, labels={RECIPE_LABEL: recipe_hash()}
+            path=context,
+            tag=image,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            labels={RECIPE_LABEL: recipe_hash()},
+            # apt needs a network: an engine without a bridge has none for builds but its machine's own.
+            network_mode=None if api.networks(names=["bridge"]) else "host",
         )
         for step in steps:
             if error := step.get("error"):
