@@ -79,8 +79,8 @@ class Engine:
         self._calls = ThreadPoolExecutor(8, thread_name_prefix="engine-call")
         # A stream holds its thread as long as its command runs: they must not starve the short calls.
         self._streams = ThreadPoolExecutor(streams + 4, thread_name_prefix="engine-stream")
-        self._pings = ThreadPoolExecutor(2, thread_name_prefix="engine-ping")
         self._local = threading.local()
+        self._pings = ThreadPoolExecutor(2, thread_name_prefix="engine-ping", initializer=self._be_short)
         self._clients: set[APIClient] = set()
         self._version: str | None = None
         self._bridge: SshBridge | None = None
@@ -105,7 +105,8 @@ class Engine:
     async def ping(self) -> None:
         """Find out whether the engine answers, whatever the circuit says. Raises: SandboxUnavailable."""
         try:
-            await asyncio.wait_for(self._in_pool(self._pings, self._ping), PING_TIMEOUT_S)
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                await self._in_pool(self._pings, lambda api: api.ping())
         except (TimeoutError, SandboxUnavailable) as error:
             raise self._trip(error) from error
         self._recover()
@@ -145,6 +146,8 @@ class Engine:
             job.add_done_callback(_forget)
 
     async def _outcome(self, job: asyncio.Future[T], gone: asyncio.Future[None], limit_s: float) -> T:
+        if gone.done():  # first: an aborted job is done too, and its end is no sign of life
+            gone.result()
         if job.done():
             try:
                 result = job.result()
@@ -153,8 +156,6 @@ class Engine:
                 raise error
             self._recover()
             return result
-        if gone.done():
-            gone.result()
         raise SandboxUnavailable(f"The Docker engine did not finish in {limit_s:g} s.", mend=START_MEND)
 
     def _in_pool(self, pool: ThreadPoolExecutor, work: Callable[[APIClient], T]) -> asyncio.Future[T]:
@@ -228,7 +229,7 @@ class Engine:
     def _client(self) -> APIClient:
         """Give this thread's client: docker-py promises nothing about sharing one."""
         if getattr(self._local, "client", None) is None:
-            self._local.client = self._made(CALL_TIMEOUT_S)
+            self._local.client = self._made(getattr(self._local, "timeout_s", CALL_TIMEOUT_S))
             self._clients.add(self._local.client)
         client: APIClient = self._local.client
         return client
@@ -268,10 +269,9 @@ class Engine:
             self._bridge = self._bridge or SshBridge(url)
             return self._bridge.url
 
-    def _ping(self, _client: APIClient) -> None:
-        """Ping on a fresh connection: one that hangs must not be kept."""
-        _client.timeout = PING_TIMEOUT_S  # type: ignore[assignment]
-        _client.ping()
+    def _be_short(self) -> None:
+        """Make this thread's client give up early, at its first question too: two pings that hang would block all."""
+        self._local.timeout_s = PING_TIMEOUT_S
 
 
 def _client(version: str, options: dict[str, Any]) -> APIClient:

@@ -92,8 +92,9 @@ class DockerSandbox:
         row, end = await self._executed(command, live)
         if live:
             live.flush()
-        if end.why == "eof" and end.exit_code not in (None, 125, 137):
-            # The wrapper has emptied the container. Whether it really did is looked at while the answer is on its way.
+        if end.why == "aborted" or (end.why == "eof" and end.exit_code not in (None, 125, 137)):
+            # The wrapper has emptied the container. Whether it really did is looked at while the answer is on its way;
+            # so is what an engine that went away has left, as far as it can be.
             self._spawn(self._cleaned(row, hold))
             return self._result(command, end, note="", memory=False)
         cleaning = self._spawn(self._cleaned(row, None))
@@ -269,7 +270,8 @@ class DockerSandbox:
             return
         await self._rooms.remove_doomed(room, through=through)  # ends what runs, so that the room comes free
         try:
-            hold = await asyncio.wait_for(self._rooms.locks.hold(room_hash(room)), DESTROY_WAIT_S)
+            async with asyncio.timeout(DESTROY_WAIT_S):
+                hold = await self._rooms.locks.hold(room_hash(room))
         except TimeoutError:
             return  # the containers are gone; the rows are put right by the sweep
         try:
