@@ -192,11 +192,13 @@ def ticket(value: Ticket) -> list[Block]:
         ask = section("*Duet wants to run this command.* It waits for a person's yes.")
         run = button("Run once", "duet_approve", value.id, style="primary", confirm="Run this command in the sandbox?")
         return [ask, *command, actions(run, button("Deny", "duet_deny", value.id, style="danger"))]
-    return [*command, *small(f"*{value.state.value.capitalize()}*{_by(value)}")]
+    state, by = value.state.value, escaped(value.decided_by)
+    return [*command, *small(f"*{state.capitalize()}* by {by}" if by else f"*{state.capitalize()}*")]
 
 
-def _by(value: Ticket) -> str:
-    return f" by {escaped(value.decided_by)}" if value.decided_by else ""
+def decided(value: Ticket) -> str:
+    """Give what became of a command that waited, in a few words."""
+    return f"{value.state.value} by {value.decided_by}" if value.decided_by else value.state.value
 
 
 def downgraded(content: Mapping[str, Json]) -> Block:

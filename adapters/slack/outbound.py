@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from adapters.slack import blocks
 from adapters.slack.blocks import Block
-from adapters.slack.wording import escaped
+from adapters.slack.wording import escaped, one_line
 from bot.conversation import Answer, Body, FileData, Json, Outcome, TicketState, TurnKind
 from bot.markdown import Code, Prose, Segment, Table, plain, segments
 from bot.splitting import split
@@ -19,6 +19,7 @@ PAGE_BYTES = 11_000
 PAGE_BLOCKS = 40
 PAGES = 3  # what does not fit into these goes out as a file
 FALLBACK_CHARS = 2_500
+NAMED_CHARS = 200  # of a command, where it only names what happened
 DRAFT_CHARS = 2_600
 
 
@@ -32,12 +33,12 @@ def render(answer: Answer, *, markdown: bool = True) -> tuple[Body, ...]:
 
 def _draft(answer: Answer) -> Body:
     """Give the text so far: its end where it is long, since that is what is new."""
-    pieces = split(answer.text, DRAFT_CHARS) or ["…"]
+    pieces = split(answer.text, DRAFT_CHARS) or ["" if answer.commands else "…"]
     shown = ("…\n\n" if len(pieces) > 1 else "") + pieces[-1]
     running = [block for result in answer.commands[-1:] for block in blocks.command_card(result)]
     content = _paged([*_body_blocks(shown), *running, *_notes(answer)], [])[-1]
     content.append(blocks.actions(blocks.button("Stop", "duet_stop", answer.turn)))
-    return Body({"text": _fallback(shown), "blocks": list[Json](content)})
+    return Body({"text": _fallback(shown) or _ran(answer), "blocks": list[Json](content)})
 
 
 def _final(answer: Answer) -> tuple[Body, ...]:
@@ -149,10 +150,21 @@ def _notified(answer: Answer) -> str:
     said = _fallback(answer.text)
     if answer.ticket is not None and answer.ticket.state is TicketState.WAITING:
         said = f"Duet wants to run a command and waits for a person's yes. {said}".rstrip()
-    return said or "Duet answered."
+    return said or _ran(answer) or "Duet answered."
+
+
+def _ran(answer: Answer) -> str:
+    """Give which commands ran and how they ended, or what became of the one that waited."""
+    told = [f"$ {one_line(result.code, NAMED_CHARS)} · {blocks.ended(result)}" for result in answer.commands]
+    if answer.ticket is not None:
+        told.append(f"$ {one_line(answer.ticket.code, NAMED_CHARS)} · {blocks.decided(answer.ticket)}")
+    return _cut(escaped("; ".join(told)))
 
 
 def _fallback(text: str) -> str:
     """Give plain text for notifications and screen readers."""
-    words = escaped(plain(text))
+    return _cut(escaped(plain(text)))
+
+
+def _cut(words: str) -> str:
     return words if len(words) <= FALLBACK_CHARS else words[: FALLBACK_CHARS - 1] + "…"

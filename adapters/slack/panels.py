@@ -16,14 +16,15 @@ WINDOW_BLOCKS = 95
 MESSAGE_BLOCKS = 45
 LISTED = 40
 
-HELP = """*Ask me about our standards.* I answer from them, with sources.
+HELP = escaped("""*Ask me about our standards.* I answer from them, with sources.
 • Mention me in a channel or a thread, or write to me directly.
 • In a thread I have answered in, just go on writing.
 • `/duet ask <question>` asks in this channel · `/duet run <command>` runs a command in this channel's sandbox
+• `/duet get <path>` brings a file out of the sandbox · files you attach when you ask lie in it
 • `/duet sources [words]` lists the standards, or searches them · `/duet status` tells how I am
 • `/duet reset` clears this channel: every conversation and the sandbox
 • In a thread, mention me with the word `reset`, or use “Reset Duet here” of a message: that clears one conversation
-Slack does not allow slash commands inside threads."""
+Slack does not allow slash commands inside threads.""")
 
 
 def message(text: str, content: Sequence[Block] = ()) -> dict[str, Json]:
@@ -32,9 +33,19 @@ def message(text: str, content: Sequence[Block] = ()) -> dict[str, Json]:
     return told | ({"blocks": list[Json](content)} if content else {})
 
 
+_AFTER = {"ask": "<question>", "run": "<command>", "get": "<path>"}
+
+
 def help_reply(unknown: str = "") -> dict[str, Json]:
-    said = f"I do not know `{escaped(one_line(unknown, 40)).replace('`', '')}`.\n" if as_word(unknown) else ""
-    return message("How to use Duet", [blocks.section(said + HELP)])
+    """Give how to use Duet, and what is wrong with a command that is not understood."""
+    said, word = escaped(one_line(unknown, 80)).replace("`", ""), as_word(unknown)
+    if word in _AFTER:
+        said = f"Write what to {word}: `/duet {word} {escaped(_AFTER[word])}`\n"
+    elif " " in word:
+        said = f"I do not know `{said}`. To ask it: `/duet ask {said}`\n"
+    elif word:
+        said = f"I do not know `{said}`.\n"
+    return message("How to use Duet", [blocks.section((said if word else "") + HELP)])
 
 
 def status_reply(status: Status) -> dict[str, Json]:
@@ -54,7 +65,7 @@ def documents_reply(documents: Sequence[Document]) -> dict[str, Json]:
         return message("There are no standards yet. Whoever runs Duet sets their folder with DUET_CODEX.")
     lines = [f"• *{escaped(d.title)}* ({escaped(d.name)}, {d.sections} sections)" for d in documents[:LISTED]]
     if len(documents) > LISTED:
-        lines.append(f"… and {len(documents) - LISTED} more. Search them with `/duet sources <words>`.")
+        lines.append(f"… and {len(documents) - LISTED} more. Search them with `/duet sources &lt;words&gt;`.")
     return message("The standards", _in_sections(lines))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from adapters.slack import blocks
+from adapters.slack import blocks, panels
 from adapters.slack.outbound import PAGES, render
 from adapters.slack.wording import decoded, escaped, link, mrkdwn, tamed
 from bot.conversation import Answer, Body, CommandResult, Ended, Outcome, Source, Ticket, TicketState, TurnKind
@@ -238,6 +238,25 @@ def test_the_notification_of_a_waiting_command_says_that_a_person_is_waited_for(
     assert body.content["text"] == "Duet wants to run a command and waits for a person's yes. I look."
     (decided,) = render(Answer("1.1", "I look.", ticket=Ticket("k1", "ls", TicketState.APPROVED, "Ann")))
     assert decided.content["text"] == "I look."
+
+
+def test_the_notification_of_a_command_says_which_ran_and_how_it_ended() -> None:
+    ran = CommandResult("echo '<!channel>' @here\nls", Ended.EXIT, 1, "out", duration_ms=1200)
+    (body,) = render(Answer("1.1", "", kind=TurnKind.RUN, commands=(ran,)))
+    assert body.content["text"] == "$ echo '&lt;!channel&gt;' @\u200bhere ls · exit code 1 · 1.2 s"
+    (denied,) = render(Answer("1.1", "", ticket=Ticket("k1", "ls", TicketState.DENIED, "Ann")))
+    assert denied.content["text"] == "$ ls · denied by Ann"
+    running = CommandResult("make", Ended.NOT_STARTED, note="running")
+    (draft,) = render(Answer("1.1", "", Outcome.DRAFT, commands=(running,)))
+    assert draft.content["text"] == "$ make · running"
+
+
+def test_no_help_holds_a_bracket_that_slack_would_read() -> None:
+    shown = [panels.home_view(), *map(panels.help_reply, ("", "run", "what is this"))]
+    for text in contract.readable_as_markup(shown):
+        assert "<" not in text
+    assert "`/duet run &lt;command&gt;`" in str(panels.help_reply("run"))
+    assert "`/duet ask what is this`" in str(panels.help_reply("what is this"))
 
 
 @pytest.mark.parametrize("state", [s for s in TicketState if s is not TicketState.WAITING])
