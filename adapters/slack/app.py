@@ -28,9 +28,9 @@ from adapters.slack.inbound import (
     PLATFORM,
     Asked,
     Feedback,
+    FileWanted,
     Follow,
     HomeOpened,
-    Payload,
     ResetWanted,
     RoomGone,
     SourcesWanted,
@@ -41,12 +41,13 @@ from adapters.slack.inbound import (
     hear_event,
     hear_press,
     hear_shortcut,
-    text_at,
 )
 from adapters.slack.ingress import Handler, events_handler
 from adapters.slack.outlet import SlackOutlet
+from adapters.slack.payload import Payload, text_at
 from adapters.slack.socket import Clocks, Socket
 from adapters.slack.surroundings import Looking
+from adapters.slack.workspace import bring
 from bot.checks import Link
 from bot.conversation import Turn
 from bot.errors import BadInput, DuetError, Incident, OutletUnavailable, attempt
@@ -99,7 +100,8 @@ class SlackFront:
         # Team -> who Duet is there; filled once. One entry, by token: installing into many workspaces comes later.
         self.installed: dict[str, Identity] = {}
         self._known = asyncio.Event()
-        self.outlet = SlackOutlet(self.calls, self._looking(), now=now, markdown=settings.slack_markdown)
+        self._looking = self._looks()
+        self.outlet = SlackOutlet(self.calls, self._looking, now=now, markdown=settings.slack_markdown)
         self._app = self._bolt()
         secret = settings.slack_signing_secret
         self.events_handler: Handler | None = events_handler(self._app, secret) if secret else None
@@ -167,7 +169,7 @@ class SlackFront:
         token, address = self._settings.slack_app_token, api_url(self._settings)
         return AsyncWebClient(token, base_url=address, retry_handlers=[], logger=quiet("adapters.slack.sdk"))
 
-    def _looking(self) -> Looking:
+    def _looks(self) -> Looking:
         host = urlsplit(self._settings.slack_api_url).netloc
         hosts = () if host == "slack.com" else (host,)
         return Looking(self.calls, self._me, cleared_at=self._duet.cleared_at, file_hosts=hosts)
@@ -274,6 +276,9 @@ class SlackFront:
                 await ack(await self._reply(ordered))
             case ResetWanted(turn):
                 await ack(await self._reset(turn))
+            case FileWanted(turn):
+                await ack({"response_type": "in_channel"})
+                self._later(bring(self._duet, self.calls, self._looking, turn), "bringing a file")
             case Asked(turn):
                 await self._duet.hear(turn)
                 # Shows the channel what was typed: the answer will stand below it.

@@ -5,9 +5,10 @@ The SDK's own retries are off: it repeats a post whose reply was lost, and Slack
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -16,17 +17,20 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.pacing import Pacer
 from adapters.slack import faults
 from adapters.slack.identity import Identity
-from adapters.slack.inbound import Payload, list_at, map_at, text_at
+from adapters.slack.payload import Payload, list_at, map_at, text_at
 from bot.conversation import FileData, Json
-from bot.errors import OutletRefused
+from bot.errors import OutletRefused, OutletUnavailable
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TIMEOUT_S = 15.0
 # Edits are limited to 50 a minute over all channels together; drafts leave some of that to the answers.
 # https://docs.slack.dev/apis/web-api/rate-limits
 DRAFT_S, DRAFT_BURST = 1.5, 5
 PAGE = 200  # messages read at a time
+TRIES = 3
 _CAUGHT = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -35,6 +39,16 @@ def quiet(name: str, level: int = logging.WARNING) -> logging.Logger:
     logger = logging.getLogger(name)
     logger.setLevel(max(level, logger.level))
     return logger
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a reading call, again after a moment when Slack is busy. Raises: OutletError."""
+    for attempt in range(1, TRIES):
+        try:
+            return await call()
+        except OutletUnavailable as error:
+            await asyncio.sleep(min(error.retry_after_s or 0.3 * attempt, 5.0))
+    return await call()
 
 
 class Calls:
@@ -186,13 +200,18 @@ class Calls:
         self._must_live()
         await self._call(self.client.chat_delete(channel=channel, ts=ts), pace=channel)
 
-    async def upload(self, channel: str, files: Sequence[FileData], *, thread: str) -> None:
-        """Put files into the thread."""
+    async def upload(self, channel: str, files: Sequence[FileData], *, thread: str) -> list[str]:
+        """Put files into the thread, or into the channel itself; give their ids."""
         self._must_live()
         uploads = [{"filename": file.name, "title": file.name, "content": file.data or b" "} for file in files]
-        await self._call(
+        said = await self._call(
             self.client.files_upload_v2(channel=channel, thread_ts=thread or None, file_uploads=uploads), pace=channel
         )
+        return [text_at(file, "id") for file in list_at(said, "files")]
+
+    async def delete_files(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            await self._call(self.client.files_delete(file=id))
 
     # Reading.
 

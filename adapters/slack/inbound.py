@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from adapters.slack.identity import Identity
+from adapters.slack.messages import forwards_of, said_in
+from adapters.slack.payload import Payload, list_at, map_at, text_at
 from adapters.slack.wording import as_word, decoded, mentioned
 from bot.conversation import Attachment, Author, RoomKey, SessionKey, Turn, TurnKind, Verdict
-
-Payload: TypeAlias = Mapping[str, Any]
 
 PLATFORM = "slack"
 # What a person does by writing. Every other subtype is the workspace talking about itself.
 # https://docs.slack.dev/reference/events/message#subtypes
-_SPOKEN = ("", "file_share", "thread_broadcast")
+_SPOKEN = ("", "file_share", "thread_broadcast", "message_share")
+# Stands among a turn's files where its message forwards others: what they say is fetched after the claim.
+FORWARDED = "forwarded:"
 _MAX_TEXT = 40_000
+# What is asked where somebody hands over a message or a file without a word.
+ABOUT_MESSAGE = "What do our standards say about this message?"
+ABOUT_FILE = "What do our standards say about this file?"
 
 
 class Follow(StrEnum):
@@ -78,6 +83,13 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class FileWanted:
+    """`/duet get`: the turn's text is the path of a file in the room's workspace."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
 class Feedback:
     """A thumb: `good` or `bad`."""
 
@@ -104,32 +116,8 @@ class ResetWanted:
 
 
 Heard: TypeAlias = Asked | Withdrawn | RoomGone | Uninstalled | HomeOpened
-Ordered: TypeAlias = Asked | ResetWanted | Wanted
+Ordered: TypeAlias = Asked | ResetWanted | FileWanted | Wanted
 Pressed: TypeAlias = Asked | Feedback | SourcesWanted
-
-
-def text_at(payload: object, *path: str) -> str:
-    """Give the text at `path`, or '' where there is none."""
-    for step in path:
-        payload = payload.get(step) if isinstance(payload, Mapping) else None
-    if not isinstance(payload, str):
-        return ""
-    # Half a surrogate pair is valid JSON and no valid text: nothing could store it.
-    return payload if payload.isascii() else payload.encode("utf-8", "replace").decode()
-
-
-def map_at(payload: object, *path: str) -> Payload:
-    """Give the object at `path`, or an empty one."""
-    for step in path:
-        payload = payload.get(step) if isinstance(payload, Mapping) else None
-    return payload if isinstance(payload, Mapping) else {}
-
-
-def list_at(payload: object, *path: str) -> list[Payload]:
-    """Give the objects of the list at `path`."""
-    *way, last = path
-    found = map_at(payload, *way).get(last)
-    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,6 +208,8 @@ def _turn(body: Payload, event: Payload, me: Identity) -> Turn | None:
     # A reset at the top of a channel is meant for the channel; everything else there opens a thread.
     session = SessionKey(RoomKey(PLATFORM, me.team, channel), thread or (None if is_reset else ts))
     reply_to = {"channel": channel, "thread_ts": thread or ts, "user": user, "since": ts}
+    if text_at(event, "type") == "app_mention":
+        reply_to["heard"] = "app_mention"  # such an event may lack the files that its message has
     if body.get("is_ext_shared_channel") is True:
         reply_to["shared"] = "yes"
     if team := text_at(event, "user_team") or text_at(event, "source_team") or text_at(event, "team"):
@@ -231,9 +221,17 @@ def _turn(body: Payload, event: Payload, me: Identity) -> Turn | None:
         text,
         _milliseconds(ts),
         kind=TurnKind.RESET if is_reset else TurnKind.ASK,
-        files=tuple(filter(None, map(attachment, list_at(event, "files")))),
+        files=() if is_reset else brought_by(event),
         reply_to=reply_to,
     )
+
+
+def brought_by(message: Payload) -> tuple[Attachment, ...]:
+    """Give the files of a message and of those that it forwards, and a mark where it forwards any."""
+    forwards = forwards_of(message)
+    files = [file for holder in (message, *forwards) for file in list_at(holder, "files")]
+    found = tuple(filter(None, map(attachment, files)))
+    return (*found, Attachment("the forwarded message", FORWARDED)) if forwards else found
 
 
 def _without_own_mention(text: str, me: Identity) -> str:
@@ -281,11 +279,16 @@ def hear_command(body: Payload, me: Identity, *, now_ms: int) -> Ordered:
         return Wanted(word if word in ("sources", "status") else "help", room, rest)
     reply_to = {"channel": channel, "user": user, "since": _ts(now_ms)} | _way_back(body, now_ms)
     turn = Turn(trigger, SessionKey(room), Author(user, text_at(body, "user_name") or user), rest, now_ms)
-    kinds = {"ask": TurnKind.ASK, "run": TurnKind.RUN, "reset": TurnKind.RESET}
+    kinds = {"ask": TurnKind.ASK, "run": TurnKind.RUN, "get": TurnKind.RUN, "reset": TurnKind.RESET}
     if word not in kinds or (word != "reset" and not rest):
         return Wanted("help", room, "" if word == "help" else text_at(body, "text"))
     turn = _replaced(turn, kinds[word], reply_to)
-    return ResetWanted(turn) if word == "reset" else Asked(turn)
+    match word:
+        case "reset":
+            return ResetWanted(turn)
+        case "get":
+            return FileWanted(_replaced(turn, TurnKind.RUN, reply_to, text=rest.strip("`\"'")))
+    return Asked(turn)
 
 
 def hear_shortcut(body: Payload, me: Identity, *, now_ms: int) -> Ordered | None:
@@ -301,9 +304,9 @@ def hear_shortcut(body: Payload, me: Identity, *, now_ms: int) -> Ordered | None
     turn = Turn(trigger, session, Author(user, text_at(body, "user", "name") or user), "", now_ms)
     match text_at(body, "callback_id"):
         case "ask_duet":
-            said = decoded(text_at(message, "text"))[:_MAX_TEXT]
-            text = "What do our standards say about this message?\n\n" + "\n".join(f"> {s}" for s in said.split("\n"))
-            files = tuple(filter(None, map(attachment, list_at(message, "files"))))
+            said = "\n".join(one.text for one in said_in(message))[:_MAX_TEXT]
+            text = f"{ABOUT_MESSAGE}\n\n" + "\n".join(f"> {line}" for line in said.split("\n"))
+            files = tuple(file for file in brought_by(message) if file.where != FORWARDED)
             return Asked(_replaced(turn, TurnKind.ASK, reply_to, text=text, files=files))
         case "reset_duet":
             return ResetWanted(_replaced(turn, TurnKind.RESET, reply_to))

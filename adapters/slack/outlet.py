@@ -13,7 +13,7 @@ from typing import Any
 
 from adapters.slack import blocks, faults, outbound
 from adapters.slack.calls import Calls
-from adapters.slack.inbound import Payload, list_at, text_at
+from adapters.slack.payload import Payload, list_at, text_at
 from adapters.slack.surroundings import Looking
 from bot.conversation import Answer, Body, FileData, Json, Part, Surroundings, Turn
 from bot.errors import OutletError, OutletRefused, OutletUnavailable
@@ -87,8 +87,10 @@ class SlackOutlet:
     async def show(self, part: Part, *, draft: bool) -> str:
         """Edit `part.ref`, else post under `part.key`."""
         channel = _channel(part)
-        if part.ref in (RESPONDED, WHISPERED):
+        if part.ref == WHISPERED:
             return part.ref
+        if part.ref == RESPONDED:  # it cannot be edited, so what it says now is said anew
+            return part.ref if draft or not self._may_respond(part) else await self._respond(part)
         if draft and part.ref not in (None, UNPOSTED) and not await self._calls.may_draft():
             await asyncio.sleep(LEFT_OUT_S)
             return part.ref  # left out: a later draft or the answer says it
@@ -173,6 +175,9 @@ class SlackOutlet:
             text = f"The files of this answer could not be attached: {error}"
             told: dict[str, Json] = {"text": text, "blocks": list[Json](blocks.small(text))}
             try:
+                if faults.word_of(error) in faults.NOT_HERE and self._may_respond(part):
+                    await self._calls.respond(part.reply_to["response_url"], told, in_channel=False)
+                    return
                 await self._calls.post(channel, told, thread=thread, metadata=_metadata(part, suffix="-files"))
             except OutletError:
                 log.warning("Could not say so either", extra={"action": "upload"})

@@ -38,6 +38,7 @@ SCOPES = {
     "conversations.history": "channels:history",
     "files.getUploadURLExternal": "files:write",
     "files.completeUploadExternal": "files:write",
+    "files.delete": "files:write",
     "files.info": "files:read",
     "reactions.add": "reactions:write",
     "reactions.remove": "reactions:write",
@@ -50,6 +51,7 @@ ALL_SCOPES = {
 }
 NEEDS_MEMBER = ("chat.postMessage", "chat.postEphemeral", "conversations.replies", "conversations.history")
 NEEDS_MEMBER += ("chat.update", "chat.delete", "reactions.add", "reactions.remove", "assistant.threads.setStatus")
+NEEDS_MEMBER += ("files.completeUploadExternal",)
 
 
 @dataclass
@@ -423,6 +425,14 @@ class FakeSlack:
             message |= {"files": [self.files[file["id"]]], "thread_ts": args.get("thread_ts")}
             channel.messages.append({k: v for k, v in message.items() if v is not None})
         return {"files": files}
+
+    def _do_files_delete(self, args: dict[str, Any]) -> dict[str, Any]:
+        if self.files.pop(args["file"], None) is None:
+            return {"ok": False, "error": "file_not_found"}
+        for channel in self.channels.values():
+            held = [m for m in channel.messages if args["file"] in [file["id"] for file in m.get("files", [])]]
+            channel.messages = [m for m in channel.messages if m not in held]
+        return {}
 
     def _do_reactions_add(self, args: dict[str, Any]) -> dict[str, Any]:
         message = self.channels[args["channel"]].find(args["timestamp"])

@@ -18,6 +18,18 @@ ALLOWED_EXTRA = {
     "chat.delete": set(),
 }
 TEAMS = {"team", "user_team", "source_team"}
+# Of an attachment that is a forwarded message: https://github.com/slackapi/java-slack-sdk/issues/1179 shows one.
+FORWARDED = {
+    "is_share",
+    "is_msg_unfurl",
+    "author_id",
+    "channel_id",
+    "channel_name",
+    "channel_team",
+    "from_url",
+    "files",
+}
+FORWARDED |= {"id", "message_blocks"}
 # Slack's lengths: https://docs.slack.dev/reference/block-kit/blocks
 TEXT = {"section": 3_000, "header": 150, "markdown": 12_000}
 BLOCKS = 50
@@ -50,6 +62,8 @@ def event_faults(event: Mapping[str, Any]) -> list[str]:
     kind, subtype = f"event.{event.get('type')}", event.get("subtype")
     outer = {name: event[name] for name in ("channel", "channel_type", "event_ts") if name in event}
     known = {key: value for key, value in event.items() if key not in TEAMS}
+    if "attachments" in known:
+        known["attachments"] = [{k: v for k, v in a.items() if k not in FORWARDED} for a in known["attachments"]]
     for inner in ("message", "previous_message"):
         if inner in known:
             known[inner] = {k: v for k, v in (outer | known[inner]).items() if k not in TEAMS}
