@@ -92,17 +92,18 @@ class Database:
 
         Raises: BadInput when the file is damaged or was made by a newer version; StoreUnavailable when it is locked.
         """
-        await self._in_thread(self._open)
+        try:
+            await self._in_thread(self._open)
+        except BaseException:
+            await self.close()
+            raise
         if self.home is not None:
             self._watch = asyncio.create_task(self._watch_others(), name="duet-store-watch")
 
     def _open(self) -> None:
-        if self.home is not None:
-            _make_folder(self.home)
-            self._write_lock = open(self.home / "write.lock", "ab")  # noqa: SIM115 - held for life
-            with self._locked():
-                self._come_alive(self.home / "alive")
         try:
+            if self.home is not None:
+                self._move_in(self.home)
             conn = sqlite3.connect(
                 str(self.path or ":memory:"), timeout=5, isolation_level=None, check_same_thread=False
             )
@@ -114,30 +115,45 @@ class Database:
                 conn.execute("PRAGMA journal_size_limit=16777216")
             self._check(conn)
             with self._locked():
-                if migrations.pending(self._db):
-                    migrations.apply(self._db)
+                self._migrate(self._db)
+        except OSError as error:
+            reason = os.strerror(error.errno or errno.EIO)
+            raise BadInput(
+                f"The data folder {self.home} cannot be used ({reason}). Set DUET_HOME to a folder you can write to."
+            ) from error
         except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"The database {self.path} cannot be opened now: {error}. Try again.") from error
+            raise _unusable(error) from error
         except sqlite3.DatabaseError as error:
             raise BadInput(
                 f"The database {self.path} is damaged ({error}). Move it away, or put a backup in its place."
             ) from error
 
-    def _come_alive(self, folder: Path) -> None:
-        """Say that this process lives, and remove what killed ones had said.
+    def _move_in(self, home: Path) -> None:
+        """Make the data folder, readable by its owner only; say in it that this process lives, and sweep the dead."""
+        for folder in (home, home / "alive", home / "files"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_lock = open(home / "write.lock", "ab")  # noqa: SIM115 - held for life
+        with self._locked():  # a file that is made and not locked yet looks like a dead process's
+            for path in (home / "alive").iterdir():
+                if not is_locked(path):
+                    path.unlink(missing_ok=True)
+            self._alive = open(home / "alive" / self.owner, "ab")  # noqa: SIM115 - held for life
+            fcntl.flock(self._alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-        Under the write lock: a file that is made but not locked yet looks like a dead one's.
-        """
-        for path in folder.iterdir():
-            if not is_locked(path):
-                path.unlink(missing_ok=True)
-        self._alive = open(folder / self.owner, "ab")  # noqa: SIM115 - held for life
-        fcntl.flock(self._alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _migrate(self, db: SqliteUtils) -> None:
+        """Bring the tables up to date. Raises: BadInput when a newer version made them."""
+        known = {migration.name for migration in migrations.pending(SqliteUtils(memory=True))}
+        if any(applied.name not in known for applied in migrations.applied(db)):
+            raise BadInput(
+                f"The database {self.path} was made by a newer version of Duet: use that one, or another DUET_HOME."
+            )
+        if migrations.pending(db):
+            migrations.apply(db)
 
     def _check(self, conn: sqlite3.Connection) -> None:
         """Raise DatabaseError when the file is damaged. Outside the lock: a big file takes seconds."""
         if (found := conn.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
+            raise sqlite3.DatabaseError(found.splitlines()[-1])
 
     @property
     def path(self) -> Path | None:
@@ -230,7 +246,7 @@ class Database:
         for lock in (*self._locks, self._write_lock, self._alive):
             if lock is not None:
                 lock.close()
-        if self.home is not None:
+        if self.home is not None and self._alive is not None:
             (self.home / "alive" / self.owner).unlink(missing_ok=True)
 
     def _commit_until(self, job: _Write) -> None:
@@ -275,7 +291,9 @@ class Database:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise StoreUnavailable(f"Another process has held {lock.name} for {LOCK_WAIT_S:.0f} s.") from None
+                    raise StoreUnavailable(
+                        f"Another process has held {lock.name} for {LOCK_WAIT_S:.0f} s. Try again, or end that process."
+                    ) from None
                 time.sleep(0.001)
         try:
             yield
@@ -304,6 +322,8 @@ def _unusable(error: sqlite3.Error) -> StoreUnavailable:
     mends = {
         "SQLITE_BUSY": " Another program holds it: try again in a moment.",
         "SQLITE_FULL": " Make room on its disk; Duet goes on by itself.",
+        "SQLITE_IOERR": " See whether its disk is full or failing.",
+        "SQLITE_CANTOPEN": " Let Duet write to its data folder (DUET_HOME), and see whether its disk is full.",
         "SQLITE_READONLY": " Let Duet write to its data folder (DUET_HOME).",
     }
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
@@ -320,15 +340,3 @@ def is_locked(path: Path) -> bool:
         return False
     except BlockingIOError:
         return True
-
-
-def _make_folder(home: Path) -> None:
-    """Make the data folder, readable by its owner only. Raises: BadInput when that cannot be."""
-    try:
-        for folder in (home, home / "alive", home / "files"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        reason = os.strerror(error.errno or errno.EIO)
-        raise BadInput(
-            f"The data folder {home} cannot be made ({reason}). Set DUET_HOME to a folder you can write to."
-        ) from error

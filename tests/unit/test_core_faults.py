@@ -26,7 +26,7 @@ from bot.conversation import (
 )
 from bot.drivers.database import Database, is_locked
 from bot.drivers.store import SqliteStore
-from bot.errors import ModelBusy, OutletUnavailable, StoreUnavailable
+from bot.errors import BadInput, ModelBusy, OutletUnavailable, StoreUnavailable
 from bot.lanes import TURNS_AT_ONCE
 from bot.policy import Policy
 from tests.conftest import Build, World
@@ -502,3 +502,34 @@ async def test_a_room_with_many_busy_threads_starves_no_other_room(build: Build)
     gate.set()
     for asked in (*busy, *others):
         assert (await world.settled(asked, timeout_s=10)).outcome is Outcome.ANSWERED
+
+
+# A folder that cannot be used.
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    db = Database(tmp_path)
+    await db.open()
+    await db.close()
+    with sqlite3.connect(tmp_path / "duet.db") as other:
+        other.execute("UPDATE _sqlite_migrations SET name = 'm999_later' WHERE id = 2")
+    with pytest.raises(BadInput, match="newer version"):
+        await Database(tmp_path).open()
+
+
+async def test_a_data_folder_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "write.lock").mkdir()  # as read-only to root too
+    with pytest.raises(BadInput, match=r"^The data folder .* cannot be used \(Is a directory\)\. Set DUET_HOME"):
+        await Database(tmp_path).open()
+
+
+async def test_what_is_damaged_is_said_on_one_line(tmp_path: Path) -> None:
+    db = Database(tmp_path)
+    await db.open()
+    await db.close()
+    with open(tmp_path / "duet.db", "r+b") as file:
+        file.seek(4096 * 3)
+        file.write(b"\xff" * 4096 * 4)
+    with pytest.raises(BadInput, match="is damaged") as raised:
+        await Database(tmp_path).open()
+    assert "\n" not in str(raised.value)
