@@ -22,7 +22,9 @@ FENCE = "```"
 _LINK = re.compile(
     r"\[(?P<label>[^\[\]\n]+)\]\(<?(?P<url>(?:https?|mailto):[^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?[^()\n]*\)"
 )
-_BARE_URL = re.compile(r"(?<![<(\w])https?://[^\s<>]*[^\s<>.,;:!?'\")\]*_|]")
+_BARE_URL = re.compile(r"(?:\\?<)?(https?://[^\s<>]*[^\s<>.,;:!?'\")\]*_|\\])", re.IGNORECASE)
+_ENTITIES = {"&amp;": "&", "&lt;": "\\<", "&gt;": "\\>", "&quot;": '"', "&#39;": "'", "&nbsp;": " "}
+_ESCAPED = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
 _NOT_UNDERLINED = ("#", ">", "- ", "* ", "+ ", "———", "**")
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
@@ -160,11 +162,17 @@ def _outside(text: str) -> str:
 def _addressed(text: str) -> str:
     """Give a link in the form that fetches no preview; links by which others could be told who read are none."""
     found = _LINK.fullmatch(text)
-    return f"[{_plain(found['label'])}](<{found['url']}>)" if found else text
+    if found is None:
+        return text
+    # Discord makes no link of a label that is an address itself.
+    is_address = re.match("https?://", found["label"], re.IGNORECASE)
+    return f"<{found['url']}>" if is_address else f"[{_plain(found['label'])}](<{found['url']}>)"
 
 
 def _plain(text: str) -> str:
-    text = _BARE_URL.sub(lambda found: f"<{found[0]}>", text)
+    text = re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], text)
+    # Discord takes what stands in an address as it is, so an escape there would be part of it.
+    text = _BARE_URL.sub(lambda found: f"<{re.sub(_ESCAPED, '', found[1])}>", text)
     text = re.sub(r"(?<![\w\\])__(?=\S)([^_]{1,300})(?<=\S)__(?!\w)", r"**\1**", text)
     text = re.sub(r"(?<!\\)\|\|", r"\\|\\|", text)
     return re.sub(r"@(?=everyone|here)|(?<=<@)(?=&)", lambda found: found[0] + ZERO_WIDTH_SPACE, text)

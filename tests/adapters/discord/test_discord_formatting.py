@@ -45,6 +45,13 @@ def is_balanced(text: str) -> bool:
         ("![alt](https://a.example/i.png)", "[alt](<https://a.example/i.png>)"),
         ("a<br>b", "a\nb"),
         ("use ``` to fence", f"use `{ZERO_WIDTH}`{ZERO_WIDTH}` to fence"),
+        ("(see https://a.example/x_y)", "(see <https://a.example/x_y>)"),
+        ("(https://a.example/x)", "(<https://a.example/x>)"),
+        ('[t](https://a.example "title")', '[t](<https://a.example> "title")'),
+        ("[https://a.example/x](https://a.example/x)", "<https://a.example/x>"),
+        ("![i](https://a.example/i) https://b.example/x_y", "[i](<https://a.example/i>) <https://b.example/x_y>"),
+        ("<https://a.example x", "<https://a.example> x"),
+        ("a &amp; b&nbsp;c &lt;d&gt;", "a & b c \\<d\\>"),
         ("hi @everyone", f"hi @{ZERO_WIDTH}everyone"),
     ],
 )
@@ -118,6 +125,16 @@ def test_no_text_whatever_makes_a_piece_too_long_or_leaves_a_fence_open(text, li
         assert len(piece) <= limit
         assert is_balanced(piece)
         assert piece.strip()
+
+
+PARTS = ["https://e.example/a_b", *"()<>[]_ \\\n|*!x", "![i](https://e.example/q)", "[l](https://e.example/(x))"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_no_address_whatever_stands_bare_so_that_discord_would_fetch_it(text):
+    for piece in shown(text):
+        assert "://" not in re.sub(r"<https://[^\s<>]*>", "", piece)
 
 
 @given(st.text(max_size=3000))
