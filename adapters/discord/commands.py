@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import discord
@@ -12,21 +14,24 @@ from discord import app_commands
 
 from adapters.discord.buttons import Buttons
 from adapters.discord.entry import Entry
-from adapters.discord.formatting import LIMIT_CHARS, inline, pieces
+from adapters.discord.formatting import LIMIT_CHARS, Block, inline, link, pieces
 from adapters.discord.inbound import about, place_of_interaction, to_interaction_turn
 from adapters.discord.outbound import sources as sources_of
 from adapters.discord.workspace import bring
-from bot.conversation import SessionKey, Turn, TurnKind
+from bot.conversation import RoomKey, SessionKey, Turn, TurnKind
 from bot.policy import Action
 
 if TYPE_CHECKING:
     from bot.duet import Status
+    from bot.sections import Section
 
 log = logging.getLogger(__name__)
 
 MENU = "Ask Duet about this"
 CHOICES = 25  # https://docs.discord.com/developers/interactions/application-commands#autocomplete
 CHOICE_CHARS = 100
+LISTED_CHARS = 1500
+LOOK_BACK = 20  # answers in which the last sources are looked for
 LONGEST_TEXT = 6000
 LONGEST_PATH = 1000
 
@@ -111,7 +116,7 @@ class DuetCommands(app_commands.Group):
         await self._entered(interaction, Action.RESET, turn)
 
     @app_commands.command(name="sources", description="List what the last answer rests on, or a document's sections")
-    @app_commands.describe(document="A document of the Codex")
+    @app_commands.describe(document="A document of the Codex, or words to find in it")
     async def sources(self, interaction: discord.Interaction, document: str = "") -> None:
         await self._entry.guarded(interaction, self._sources(interaction, document), where="listing sources")
 
@@ -150,28 +155,35 @@ class DuetCommands(app_commands.Group):
         if not await self._entry.admits_reader(interaction):
             return
         session = place_of_interaction(interaction).session
-        text = self._sections(session, document) if document else await self._last_sources(session)
-        await self._entry.say(interaction, text)
+        wanted = self._about(session.room, document) if document else self._last_sources(session)
+        await self._entry.say(interaction, pieces(await wanted)[0])
 
-    def _sections(self, session: SessionKey, document: str) -> str:
-        known = self._entry.duet.sections(session.room, document)
-        if not known:
-            return f"There is no document {inline(document)[:CHOICE_CHARS]} in the Codex."
-        lines = [f"- {inline(section.heading)}, line {section.line}" for section in known]
-        return pieces(["\n".join([f"**{inline(known[0].title)}** ({inline(document)})", *lines])])[0]
+    async def _about(self, room: RoomKey, document: str) -> list[Block]:
+        """Give the sections of a document, or, where there is none of that name, those in which its words are found."""
+        known = self._entry.duet.sections(room, document)
+        if known:
+            return [_listed(f"**{inline(known[0].title)}** ({inline(document)})", map(self._section, known))]
+        found = await self._entry.duet.search(document, room)
+        if not found.hits:
+            return [f"The Codex holds nothing about “{inline(document[:CHOICE_CHARS])}”."]
+        lines = [self._section(hit.section, of=f"{hit.section.title} › ") for hit in found.hits]
+        return [_listed(f"**Found for** {inline(document[:CHOICE_CHARS])}", lines)]
 
-    async def _last_sources(self, session: SessionKey) -> str:
-        """Give the sources of the last answer here, and what documents there are."""
+    def _section(self, section: Section, *, of: str = "") -> str:
+        return f"{link(of + section.heading, self._entry.duet.url(section))}, line {section.line}"
+
+    async def _last_sources(self, session: SessionKey) -> list[Block]:
+        """Give the sources of the last answer here that had some, and what documents there are."""
         said = await self._entry.duet.history(session)
-        turn = next((message.turn for message in reversed(said) if message.role == "agent" and message.turn), "")
-        answer = await self._entry.duet.answer(session.room, turn) if turn else None
-        known = [f"- {inline(d.title)} ({inline(d.name)})" for d in self._entry.duet.documents(session.room)]
-        above = (
-            sources_of(answer.sources)
-            if answer and answer.sources
-            else ["Nothing was answered from the Codex here yet."]
-        )
-        return pieces([*above, "\n".join(["**The Codex**", *known])])[0]
+        turns = [message.turn for message in reversed(said) if message.role == "agent" and message.turn]
+        above: list[Block] = ["Nothing was answered from the Codex here yet."]
+        for turn in dict.fromkeys(turns[:LOOK_BACK]):
+            answer = await self._entry.duet.answer(session.room, turn)
+            if answer and answer.sources:
+                above = sources_of(answer.sources)
+                break
+        known = [f"{inline(d.title)} ({inline(d.name)})" for d in self._entry.duet.documents(session.room)]
+        return [*above, _listed("**The Codex**", known)]
 
     async def _status(self, interaction: discord.Interaction) -> None:
         if await self._entry.admits_reader(interaction):
@@ -182,14 +194,23 @@ class DuetCommands(app_commands.Group):
             await self._entry.say(interaction, HELP)
 
 
+def _listed(head: str, lines: Iterable[str]) -> str:
+    """Give lines below a head, as many as one message holds with what stands above them."""
+    every = [f"- {line}" for line in lines]
+    kept = sum(end <= LISTED_CHARS for end in accumulate(len(line) + 1 for line in every))
+    more = [f"- … and {len(every) - kept} more"] if kept < len(every) else []
+    return "\n".join([head, *every[:kept], *more])
+
+
 def told(status: Status, client: discord.Client) -> str:
     """Give the state of Duet in lines; nothing of it is secret."""
+    servers = "1 server" if len(client.guilds) == 1 else f"{len(client.guilds)} servers"
     lines = [
         f"**Model** {inline(status.model)}",
-        f"**Codex** {status.documents} documents",
-        f"**At work** {status.turns_running} turns; the oldest waits {_seconds(status.queue_age_ms)}",
-        f"**Unposted** the oldest waits {_seconds(status.outbox_age_ms)}",
-        f"**Discord** {len(client.guilds)} servers{_latency(client)}",
+        f"**Standards** {status.documents} documents",
+        f"**Answers being made** {status.turns_running}; {_waiting(status.queue_age_ms)}",
+        f"**Answers to be posted** {_waiting(status.outbox_age_ms)}",
+        f"**Discord** {servers}{_latency(client)}",
     ]
     return "\n".join(lines)[:LIMIT_CHARS]
 
@@ -199,8 +220,8 @@ def _latency(client: discord.Client) -> str:
     return "" if math.isnan(client.latency) else f", {client.latency * 1000:.0f} ms"
 
 
-def _seconds(ms: int | None) -> str:
-    return "not" if ms is None else f"{ms / 1000:.0f} s"
+def _waiting(ms: int | None) -> str:
+    return "nothing waits" if ms is None else f"the oldest waits {ms / 1000:.0f} s"
 
 
 def menu(entry: Entry) -> app_commands.ContextMenu:

@@ -272,7 +272,25 @@ async def test_a_documents_sections_are_listed_and_completed_as_one_types(world)
         choices = await w.alice.autocomplete(w.channel, "duet sources", "document", "branch")
         assert [choice["value"] for choice in choices] == ["branch-naming.md"]
         result = await w.alice.slash(w.channel, "duet sources", document="branch-naming.md")
-        assert "line" in result.response.content
+        assert "line 8" in result.response.content
+        assert "](<https://codex.example/branch-naming.md" in result.response.content
+
+
+async def test_the_last_sources_are_those_of_the_last_answer_that_had_some(world):
+    async with world() as w:
+        await w.ask()
+        await w.settled()
+        ran = await w.alice.slash(w.channel, "duet run", command="ls")
+        await w.until(lambda: "exit 0" in ran.response.content)
+        result = await w.bob.slash(w.channel, "duet sources")
+        assert result.response.content.startswith("[1]")
+
+
+async def test_words_that_name_no_document_are_searched_for(world):
+    async with world() as w:
+        result = await w.alice.slash(w.channel, "duet sources", document="who approves a pull request")
+        assert result.ephemeral
+        assert "](<https://codex.example/pr-review-policy.md" in result.response.content
 
 
 async def test_status_and_help_answer_the_asker_alone(world):
