@@ -80,7 +80,7 @@ class FakeSandbox:
         self._fence(room, generation)
         files = self._room(room, generation).files
         if (name := path.removeprefix("/workspace/")) not in files:
-            raise BadInput(f"There is no file {path} that can be read in this room's workspace.")
+            raise BadInput(f"There is no file {path} in this room's workspace.")
         return files[name]
 
     async def interrupt(self, room: RoomKey) -> None:

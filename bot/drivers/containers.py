@@ -44,8 +44,9 @@ SAVE = (
     + 'case "$(tar --version 2>/dev/null)" in *GNU*) set -- --sparse --ignore-failed-read --warning=none;; esac\n'
     + 'exec tar "$@" -cf - .'
 )
-# The byte count stands for the end of input: half-closing would break a TLS connection.
-LOAD = ENTER + 'head -c "$1" | tar -xf -'
+# The byte count stands for the end of input: half-closing would break a TLS connection. Whoever is fed this way takes
+# all of it and says little, whatever goes wrong: we write to the end before we read.
+LOAD = ENTER + ('head -c "$1" | { tar -xf - 2>&1; cat >/dev/null; } | { head -c 1000 >&2; cat >/dev/null; }')
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,8 @@ class Containers:
     async def load(self, container_id: str, pieces: Iterable[bytes], *, size_bytes: int) -> str:
         """Unpack a tar into the workspace, inside the container; give what went wrong, '' when nothing did."""
         end = await self.feed(container_id, [SHELL, "-c", LOAD, "duet", str(size_bytes)], pieces)
-        return "" if end.exit_code == 0 else end.stderr.parts()[0].decode("utf-8", "replace").strip() or end.why
+        said = end.stderr.parts()[0].decode("utf-8", "replace").strip()
+        return said if said or end.exit_code == 0 else end.why
 
     async def feed(self, container_id: str, argv: Sequence[str], pieces: Iterable[bytes]) -> ExecEnd:
         """Run `argv` with `pieces` as its standard input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Coroutine
@@ -22,6 +23,7 @@ from bot.drivers.room_sandboxes import RoomSandboxes, Voided, finished
 from bot.drivers.snapshots import RoomHold
 from bot.drivers.upkeep import Upkeep
 from bot.errors import BadInput, SandboxUnavailable, attempt
+from bot.redaction import neutralised
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +33,29 @@ TIMED_OUT = (124, 137, 143)  # from `timeout`: asked, killed, and asked where bu
 DESTROY_WAIT_S = 5.0
 VOID = "The room was reset before this command began."
 
+# What lies in the workspace is a stranger's: the part is made anew and never written through a link or a pipe, and what
+# bears the name already is replaced and never entered or followed.
 PUT = ENTER + (
-    'p=.duet-part-$$; head -c "$2" >"$p" && [ "$(wc -c <"$p")" -eq "$2" ] && mv -f -- "$p" "./$1" && exit 0\n'
-    'rm -f -- "$p"; exit 1'
+    'head -c "$2" | {\n'
+    'p=$(mktemp .duet-part-XXXXXX) && cat >"$p" && [ "$(wc -c <"$p")" -eq "$2" ] && chmod 644 "$p" &&\n'
+    'mv -fT -- "$p" "./$1" && exit 0\n'
+    'rm -f -- "$p"; cat >/dev/null; exit 1; }'
 )
-GET = ENTER + '[ -f "$1" ] || exit 3; [ -r "$1" ] || exit 4; exec cat -- "$1"'
+# A link is followed before it is judged: it must end at a file of the workspace. The dot keeps a final newline.
+GET = ENTER + (
+    'case "$1" in /*) p=$1;; *) p=./$1;; esac; [ -e "$p" ] || exit 3\n'
+    'p=$(readlink -f "$p"; echo .); p=${p%??}; case "$p/" in /workspace/*) ;; *) exit 4;; esac\n'
+    '[ ! -d "$p" ] || exit 5; [ -f "$p" ] || exit 6; [ -r "$p" ] || exit 7; exec cat "$p"'
+)
+GET_FAULTS = {
+    3: "There is no file {path} in this room's workspace.",
+    4: "{path} lies outside this room's workspace; copy it there first.",
+    5: "{path} is a folder; pack it first, as by `tar -czf folder.tgz FOLDER`.",
+    6: "{path} is no plain file.",
+    7: "{path} is closed to reading; open it first, as by `chmod u+r FILE`.",
+}
+MAX_PATH_BYTES = 4096  # the kernel's
+MAX_NAME_BYTES = 200  # the kernel's is 255
 
 
 class DockerSandbox:
@@ -215,13 +235,13 @@ class DockerSandbox:
 
     async def get(self, room: RoomKey, generation: int, path: str) -> bytes:
         """Fetch a file from the workspace. Raises: BadInput, SandboxUnavailable."""
-        if "\0" in path or not path:
+        if "\0" in path or not path or len(path.encode("utf-8", "replace")) >= MAX_PATH_BYTES:
             raise BadInput("Name a file in the workspace, such as `report.csv`.")
         end = await self._in_room(room, generation, [SHELL, "-c", GET, "duet", path], None)
         if end.why == "flood":
             raise BadInput(f"{path} is larger than the workspace ({self.spec.workspace_mb} MB).")
-        if end.exit_code in (3, 4):
-            raise BadInput(f"There is no file {path} that can be read in this room's workspace.")
+        if fault := GET_FAULTS.get(end.exit_code or 0):
+            raise BadInput(fault.format(path=path))
         if end.exit_code != 0:
             raise BadInput(f"{path} could not be read: {clean_text(end.stderr).strip() or end.why}")
         head, tail = end.stdout.parts()
@@ -322,6 +342,15 @@ def not_started(command: Command, note: str) -> CommandResult:
 
 
 def safe_name(name: str) -> str:
-    """Give the last part of a file's name, without control characters: where it lies is not for its sender to say."""
-    last = re.sub(r"[\x00-\x1f\x7f]", "", re.split(r"[/\\]", name)[-1]).strip()[:120]
-    return "file" if last in ("", ".", "..") else last
+    """Give the last part of a file's name, visible characters alone: where it lies is not for its sender to say."""
+    last = re.sub(r"[\n\t]", "", neutralised(re.split(r"[/\\]", name)[-1])).strip()
+    if last in ("", ".", ".."):
+        return "file"
+    stem, ending = os.path.splitext(last)
+    ending = _cut(ending, MAX_NAME_BYTES // 4)
+    return _cut(stem, MAX_NAME_BYTES - len(ending.encode())) + ending
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    """Give as much of `text` as fits, in whole characters; what is no text becomes a question mark."""
+    return text.encode("utf-8", "replace")[:limit_bytes].decode("utf-8", "ignore")

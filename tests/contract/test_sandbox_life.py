@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -341,11 +342,88 @@ async def test_a_file_that_does_not_fit_is_refused_in_words(sandbox: DockerSandb
     assert (await run(sandbox, "ls -A")).stdout == "full\n", "no half file is left"
 
 
+TRICKS = {
+    "pipe": "is no plain file",
+    "to-pipe": "is no plain file",
+    "d": "is a folder; pack it first",
+    "..": "lies outside",
+    "env": "lies outside",
+    "passwd": "lies outside",
+    "to-zero": "lies outside",
+    "/etc/passwd": "lies outside",
+    "d/../../etc/passwd": "lies outside",
+    "/proc/self/environ": "lies outside",
+    "/dev/stdin": "lies outside",
+    "shadow": "There is no file",
+    "loop": "There is no file",
+    "f/": "There is no file",
+    "f\n": "There is no file",
+    "*": "There is no file",
+    "$(id)": "There is no file",
+    "-n": "There is no file",
+    "shut": "is closed to reading",
+    "x" * 200_000: "Name a file",
+    "a\0b": "Name a file",
+    "": "Name a file",
+}
+
+
 async def test_getting_follows_no_trick_out_of_the_room(sandbox: DockerSandbox) -> None:
-    await run(sandbox, "mkfifo pipe; mkdir d; ln -s /proc/1/environ env; ln -s /etc/shadow s")
-    for path in ("pipe", "d", "env", "s", "../..", "-n", "\0", ""):
-        with pytest.raises(BadInput):
+    await run(
+        sandbox,
+        "mkfifo pipe; ln -s pipe to-pipe; mkdir d; ln -s /proc/1/root/etc/shadow shadow; ln -s /etc/passwd passwd; "
+        "ln -s /proc/self/environ env; ln -s /dev/zero to-zero; ln -s loop loop; echo f >f; touch shut; chmod 0 shut",
+    )
+    for path, fault in TRICKS.items():
+        with pytest.raises(BadInput, match=re.escape(fault)):
             await sandbox.get(room(), 0, path)
+
+
+async def test_files_of_any_name_and_size_come_out_as_they_are(sandbox: DockerSandbox) -> None:
+    await run(
+        sandbox,
+        "printf dash >-rf; printf line >'a\n'; printf ü >'ü ï'; : >empty; mkdir d; printf in >d/f; ln -s d/f inside; "
+        "truncate -s 32M whole; printf x >'{path}'",
+    )
+    for path, data in {
+        "-rf": b"dash",
+        "a\n": b"line",
+        "ü ï": "ü".encode(),
+        "empty": b"",
+        "inside": b"in",
+        "/workspace/d/../d/f": b"in",
+        "{path}": b"x",
+    }.items():
+        assert await sandbox.get(room(), 0, path) == data
+    assert await sandbox.get(room(), 0, "whole") == bytes(32 << 20), "as large as the workspace"
+
+
+async def test_putting_writes_through_nothing_that_lies_there(sandbox: DockerSandbox) -> None:
+    await run(
+        sandbox,
+        "mkdir folder; mkfifo pipe; echo kept >other; ln -s other link; ln -s nowhere dangling; ln -s /tmp out; "
+        "for n in $(seq 300); do mkfifo .duet-part-$n; done",
+    )
+    for name in ("pipe", "link", "dangling", "-rf", "ü.txt"):
+        await sandbox.put(room(), 0, name, name.encode())
+        assert await sandbox.get(room(), 0, name) == name.encode()
+    with pytest.raises(BadInput, match=r"folder could not be laid into the workspace: .*directory"):
+        await sandbox.put(room(), 0, "folder", b"x")
+    with contextlib.suppress(BadInput):  # the link is replaced or refused, never followed
+        await sandbox.put(room(), 0, "out", b"x")
+    await sandbox.put(room(), 0, "empty", b"")
+    seen = await run(sandbox, "cat other; ls -A folder /tmp; ls nowhere; ls -l empty | wc -l; ls -A | grep -vc part")
+    assert seen.stdout == "kept\n/tmp:\n\nfolder:\n1\n9\n"
+
+
+async def test_a_workspace_that_its_commands_shut_takes_files_or_says_why_not(sandbox: DockerSandbox) -> None:
+    await run(sandbox, "chmod 0 /workspace")
+    await sandbox.put(room(), 0, "f", b"in")
+    assert await sandbox.get(room(), 0, "f") == b"in"
+    await run(sandbox, "chmod 500 /workspace")
+    with pytest.raises(BadInput, match="Permission denied"):
+        await sandbox.put(room(), 0, "big", bytes(20 << 20))
+    assert await sandbox.get(room(), 0, "f") == b"in"
 
 
 @pytest.mark.slow
@@ -356,7 +434,7 @@ async def test_nothing_of_the_bot_is_in_the_environment(place: Bench, monkeypatc
         seen = (await run(sandbox, "env")).stdout
     assert "canary" not in seen
     names = {line.split("=")[0] for line in seen.splitlines()}
-    assert names <= {"HOME", "LANG", "PATH", "PWD", "SHLVL", "HOSTNAME", "_", "OLDPWD"}
+    assert names <= {"HOME", "LANG", "PATH", "PWD", "SHLVL", "HOSTNAME", "_", "OLDPWD", "PYTHONDONTWRITEBYTECODE"}
 
 
 async def test_the_spec_of_a_container_is_as_tight_as_promised(place: Bench, sandbox: DockerSandbox) -> None:

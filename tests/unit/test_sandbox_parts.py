@@ -105,7 +105,13 @@ async def test_live_output_stops_at_its_limit_and_tells_at_most_twenty_times_a_s
         ("..", "file"),
         ("a\n\0b", "ab"),
         ("", "file"),
-        ("x" * 500, "x" * 120),
+        ("x" * 500, "x" * 200),
+        ("日" * 500 + ".tar.gz", "日" * 65 + ".gz"),
+        ("x." + "y" * 500, "x." + "y" * 49),
+        ("txt\u202egnp.exe", "txtgnp.exe"),
+        ("a\udcff.csv", "a.csv"),
+        (" -rf ", "-rf"),
+        (".bashrc", ".bashrc"),
     ],
 )
 def test_a_files_name_says_nothing_about_where_it_lies(name: str, safe: str) -> None:
