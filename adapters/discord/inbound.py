@@ -129,6 +129,8 @@ def to_press(interaction: discord.Interaction, *, target: str, verdict: Verdict)
     reply_to = {**turn.reply_to, "way": "press"}
     if interaction.message is not None:
         reply_to["message"] = str(interaction.message.id)
+        # What comes of a message that one person sees is for that person, too.
+        reply_to["private"] = "yes" if interaction.message.flags.ephemeral else ""
     return replace(turn, reply_to=reply_to, target=target, verdict=verdict)
 
 

@@ -72,7 +72,8 @@ class DiscordOutlet:
         if (running := self._typing.pop(turn.id, None)) is not None:
             running.cancel()
             await asyncio.wait({running})
-        if text is not None and turn.reply_to.get("way") != "interaction" and turn.reply_to.get("member"):
+        is_seen = turn.reply_to.get("member") and not turn.reply_to.get("private")
+        if text is not None and turn.reply_to.get("way") != "interaction" and is_seen:
             name = f"typing {turn.session}"
             self._typing[turn.id] = asyncio.create_task(self._type(int(turn.reply_to["channel"])), name=name)
 

@@ -61,7 +61,8 @@ class Poster:
     async def target(self, part: Part) -> tuple[discord.PartialMessageable, int | None]:
         """Give the channel of a part and the message it replies to, opening the thread where one is wanted."""
         message = int(part.reply_to["message"]) if part.reply_to.get("message") else None
-        if part.reply_to.get("opens") and message is not None and await self._is_opened(part, message):
+        opens = part.reply_to.get("opens") and not _is_for_one(part)  # a refusal is worth no thread
+        if opens and message is not None and await self._is_opened(part, message):
             return self.channel(part, message), None
         return self.channel(part, int(part.reply_to["channel"])), message
 
@@ -129,11 +130,16 @@ class Poster:
 
     async def _create_for_press(self, part: Part) -> str:
         """Post below the card that was pressed; what concerns only the presser goes to them alone."""
-        for_one = bool(_flags(part.body) & EPHEMERAL)
+        is_private = bool(part.reply_to.get("private"))
+        for_one = is_private or _is_for_one(part)
         by_token = self._tokens.is_alive(part.reply_to) and (for_one or not part.reply_to.get("member"))
-        if by_token and (await self._tokens.acknowledged(part.turn)).ok:
-            return await self._follow_up(part, ephemeral=for_one)
-        return await self._create_in_channel(part)
+        try:
+            if by_token and (await self._tokens.acknowledged(part.turn)).ok:
+                return await self._follow_up(part, ephemeral=for_one)
+        except discord.HTTPException as error:
+            if error.code not in faults.TOKEN_ENDED:
+                raise
+        return await (self._send_directly(part) if is_private else self._create_in_channel(part))
 
     async def _create_for_interaction(self, part: Part) -> str:
         """Fill the deferred answer with the first part; the others follow in the channel, where a nonce counts."""
@@ -366,8 +372,9 @@ def view_of(body: Body) -> discord.ui.View | None:
     return view
 
 
-def _flags(body: Body) -> int:
-    return cast(int, body.content.get("flags") or 0)
+def _is_for_one(part: Part) -> bool:
+    """Tell whether a part concerns only the person who asked."""
+    return bool(cast(int, part.body.content.get("flags") or 0) & EPHEMERAL)
 
 
 def _in_file(body: Body) -> Body:

@@ -7,6 +7,7 @@ import asyncio
 from bot.conversation import Ended
 from bot.errors import ModelUnreachable
 from bot.policy import Policy
+from tests.adapters.discord.world import QUESTION
 
 ASKING = Policy(commands="ask")
 
@@ -135,3 +136,36 @@ async def test_a_card_older_than_its_token_is_changed_where_it_stands(world):
         assert result.response.components == []
         assert len(w.mine()) == 2
         assert w.shell.ran == ["ls -la"]
+
+
+async def asked_in_private(w, question):
+    asked = await w.alice.slash(w.channel, "duet ask", question=question, private=True)
+    await w.until(lambda: asked.response.components)
+    await w.quiet()
+    return asked.response.message
+
+
+async def test_what_comes_of_a_private_card_is_seen_by_that_person_alone(world):
+    async with world(policy=ASKING) as w:
+        w.model.replies = ["I will look. <run>ls -la</run>", "There is one file."]
+        card = await asked_in_private(w, "list the files here")
+        pressed = await w.alice.click(card, label="Approve")
+        await w.until(lambda: any("There is one file." in m.content and m.ephemeral for m in pressed.followups))
+        await w.quiet()
+        assert w.shell.ran == ["ls -la"]
+        assert w.mine() == []
+
+
+async def test_a_private_answer_that_is_tried_again_stays_private_and_comes_directly_when_the_token_ends(world):
+    async with world() as w:
+        w.model.replies = [ModelUnreachable("The language model cannot be reached.")] * 2
+        failed = await asked_in_private(w, QUESTION)
+        again = await w.alice.click(failed, label="Try again")
+        await w.until(lambda: [m for m in again.followups if m.ephemeral and "cannot be reached" in m.content])
+        await w.quiet()
+        w.env.inject_error("POST", "/webhooks/*", status=401, code=50027, times=None)
+        await w.alice.click(again.followups[0].message, label="Try again")
+        direct = w.alice.user.dm_channel
+        await w.until(lambda: [m for m in w.mine(direct) if "Branches are named" in m.content])
+        await w.quiet()
+        assert w.mine() == []

@@ -126,6 +126,15 @@ async def test_without_the_permission_to_open_a_thread_the_answer_stands_in_the_
         assert "Branches are named" in answer.content
 
 
+async def test_a_refusal_opens_no_thread(world):
+    async with world(discord_threads=True, policy=Policy(askers=("1",))) as w:
+        asked = await w.ask()
+        [refused] = await w.settled()
+        assert "not on the list" in refused.content
+        assert refused.reference.message_id == asked.id
+        assert w.channel.threads == []
+
+
 async def test_a_thread_that_exists_already_is_used(world):
     async with world(discord_threads=True) as w:
         w.env.inject_error("POST", "/channels/*/messages/*/threads", status=400, code=160004)
