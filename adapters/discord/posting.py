@@ -105,7 +105,10 @@ class Poster:
             if error.code not in (faults.UNKNOWN_MESSAGE, faults.OLD_MESSAGE_EDITS):
                 raise
             # Deleted by somebody, or too old to be edited: a draft is not worth a new message.
-            return ref if draft else await self._create_in_channel(part, nonce=None)
+            if draft:
+                return ref
+            is_private = part.reply_to.get("private")
+            return await (self._send_directly(part) if is_private else self._create_in_channel(part, nonce=None))
 
     async def delete(self, part: Part) -> None:
         """Take a part away; one that is gone already is as good."""

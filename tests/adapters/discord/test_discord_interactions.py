@@ -65,6 +65,19 @@ async def test_a_private_answer_later_than_its_token_comes_directly(world):
         assert not [m for m in w.mine() if not m.flags.ephemeral]
 
 
+async def test_a_private_answer_whose_message_is_gone_comes_directly_and_never_into_the_channel(world):
+    async with world() as w:
+        w.model.hold = asyncio.Event()
+        await w.alice.slash(w.channel, "duet ask", question=QUESTION, private=True)
+        await w.until(lambda: [r for r in w.env.http_requests if r.method == "PATCH" and "/webhooks/" in r.path])
+        w.env.inject_error("PATCH", "/webhooks/*", status=404, code=10008, times=None)
+        w.model.hold.set()
+        direct = w.alice.user.dm_channel
+        await w.until(lambda: [m for m in w.mine(direct) if "Branches are named" in m.content])
+        await w.quiet()
+        assert not [m for m in w.mine() if not m.flags.ephemeral]
+
+
 async def test_a_person_who_takes_no_direct_messages_stops_nothing(world):
     async with world() as w:
         w.model.hold = asyncio.Event()
