@@ -23,9 +23,10 @@ from itertools import groupby
 from typing import Literal
 
 from bot.conversation import Source
+from bot.markers import CODE, is_open, leading, pieces, taken_out, unexplained, with_markers
 from bot.ports import Findings
 from bot.sections import Section
-from bot.sentences import Gist, best_sentence, claim_gist, gist, sentence_spans, sentences, support
+from bot.sentences import Gist, best_sentence, claim_gist, gist, mirrored, sentence_spans, sentences, support
 
 SUPPORTED = 0.6  # of a claim's content words must stand in some neighbouring sentences of a section
 CITED_SUPPORTED = 0.4  # where the model itself named the section
@@ -65,16 +66,25 @@ class _Ground:
     def support(self, claim: Gist) -> float:
         return max(support(claim, passage) for passage in self.passages)
 
+    def denies(self, claim: str) -> bool:
+        """Say whether the section has the claim's words only for its opposite."""
+        alike = [found for sentence in sentences(self.section.text) for found in mirrored(claim, sentence)]
+        return bool(alike) and not max(alike)[1]
+
 
 @dataclass(slots=True)
 class _Claim:
-    """A sentence of the reply without its markers. `tail` is the white space after it."""
+    """A sentence of the reply without its markers, or a piece of one. `tail` is the white space after it.
+
+    `pieces` is the sentence cut at its markers, where these stand in several places.
+    """
 
     text: str
     numbers: list[int]
     tail: str
     is_code: bool = False
     gist: Gist = field(default_factory=lambda: Gist(frozenset(), frozenset()))
+    pieces: tuple[_Claim, ...] = ()
     verdict: Literal["", "supported", "unsupported", "misquoted", "declined", "told"] = ""
 
 
@@ -95,11 +105,12 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
         return Checked(_joined(_bare(claims), marked=False))
     other = gist("\n".join(also))
     other_plain = _plain("\n".join(also))
-    quoted = False
+    quoted, judged = False, list[_Claim]()
     for claim in claims:
-        if not claim.is_code:
-            quoted |= _check_quotations(claim, grounds, other_plain)
-            quoted |= _settle(claim, grounds, other, keep_markers=keep_markers)
+        found, repeats = _judged(claim, grounds, other, other_plain, keep_markers=keep_markers)
+        judged += found
+        quoted |= repeats
+    claims = judged
     if keep_markers and not any(claim.numbers for claim in claims):
         for claim in claims:
             if claim.verdict == "supported":
@@ -111,6 +122,27 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
         notes = (NOT_FOUND_NOTE,) if unfounded and not declined else ()
         return Checked(_joined(_bare(claims), marked=False), (), False, declined, False, notes)
     return Checked(_joined(claims, marked=True), tuple(_sources(claims, grounds, url)), True, False, quoted)
+
+
+def _judged(
+    claim: _Claim, grounds: Sequence[_Ground], other: Gist, other_plain: str, *, keep_markers: bool
+) -> tuple[list[_Claim], bool]:
+    """Decide what a claim rests on; give it, or its pieces where these keep more markers, and whether it quotes."""
+    if claim.is_code:
+        return [claim], False
+
+    def judge(one: _Claim) -> tuple[int, bool]:
+        written = set(one.numbers)
+        repeats = _check_quotations(one, grounds, other_plain)
+        repeats |= _settle(one, grounds, other, keep_markers=keep_markers)
+        return len(written & set(one.numbers)), repeats
+
+    kept, repeats = judge(claim)
+    if keep_markers and claim.pieces and claim.verdict != "misquoted":
+        each = [judge(piece) for piece in claim.pieces]
+        if sum(count for count, _ in each) > kept:
+            return list(claim.pieces), any(one for _, one in each)
+    return [claim], repeats
 
 
 def _bare(claims: list[_Claim]) -> list[_Claim]:
@@ -128,31 +160,26 @@ def _ground(number: int, section: Section) -> _Ground:
 
 
 def _together(gists: Sequence[Gist]) -> Gist:
-    stems = frozenset[str]().union(*(one.stems for one in gists))
-    return Gist(stems, frozenset[str]().union(*(one.numbers for one in gists)))
+    return Gist(
+        frozenset(stem for one in gists for stem in one.stems),
+        frozenset(number for one in gists for number in one.numbers),
+        frozenset(measure for one in gists for measure in one.measures),
+    )
 
 
 # The reply, cut into claims
 
-_CODE = re.compile(
-    r"(^ {0,3}(?P<fence>`{3,}(?![^\n]*`)|~{3,}).*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL
-)
-# `[1]`, `[1, 2]`, `[1-3]`, `[^1]`, `[Source 1]`, 【1】; not a link's text, and not `row[1]` in code
-_LABEL = r"\^?(?:source|section|sources|sections|ref)?\s*\d{1,3}(?:\s*[-–,;&]\s*\d{1,3})*"
-_MARKER = re.compile(rf"[ \t]*(?:\[({_LABEL})\](?!\()|【({_LABEL})[^】]*】)", re.IGNORECASE)
-_LEADING_MARKERS = re.compile(rf"(?:{_MARKER.pattern})+[.,;]?(?=\s|$)(?!:)", re.IGNORECASE)
-_TICKS = re.compile(r"`+")
 _LINE_PREFIX = re.compile(r"^\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+)?(?:#{1,6}\s+)?")
 
 
 def _claims(text: str) -> Iterator[_Claim]:
     """Give the reply as sentences that join to it again, markers taken out; fenced code as it is."""
     position = 0
-    for code in _CODE.finditer(text):
-        yield from _prose_claims(text[position : code.start()])
+    for code in CODE.finditer(text):
+        yield from _prose_claims(unexplained(text[position : code.start()], is_last=False))
         yield _Claim(code[0], [], "", is_code=True)
         position = code.end()
-    yield from _prose_claims(text[position:])
+    yield from _prose_claims(unexplained(text[position:], is_last=True))
 
 
 def _prose_claims(text: str) -> Iterator[_Claim]:
@@ -166,11 +193,11 @@ def _prose_claims(text: str) -> Iterator[_Claim]:
     start, raws = 0, list[str]()
     for span in spans:
         raw = text[start : span.end]
-        late = _LEADING_MARKERS.match(raw) if raws else None
+        late = leading(raw) if raws else ""
         if late:
-            raws[-1] += late[0]
-            raw = raw[late.end() :]
-        if raws and _is_open(raws[-1]) and "\n\n" not in raw:
+            raws[-1] += late
+            raw = raw[len(late) :]
+        if raws and is_open(raws[-1]) and "\n\n" not in raw:
             raws[-1] += raw
         elif raw:
             raws.append(raw)
@@ -179,45 +206,13 @@ def _prose_claims(text: str) -> Iterator[_Claim]:
         yield _claim(raw, text[start:] if number == len(raws) - 1 else "")
 
 
-def _is_open(text: str) -> bool:
-    """Say whether a quotation begins in `text` that does not end there."""
-    return text.count("“") > text.count("”") or text.count("«") > text.count("»") or text.count('"') % 2 == 1
-
-
-def _is_in_code(text: str, at: int) -> bool:
-    """Tell whether a place is inside a code span: opened by a run of backticks, closed by the next of that length."""
-    position = 0
-    while opening := _TICKS.search(text, position, at):
-        length = len(opening[0])
-        closing = next((run for run in _TICKS.finditer(text, opening.end()) if len(run[0]) == length), None)
-        if closing is not None and closing.start() >= at:
-            return True
-        position = closing.end() if closing else opening.end()
-    return False
-
-
 def _claim(raw: str, tail: str) -> _Claim:
-    numbers: list[int] = []
-
-    def take(marker: re.Match[str]) -> str:
-        before = raw[: marker.start()]
-        starts_line = not before or before.endswith("\n")
-        if _is_in_code(raw, marker.start()) or (starts_line and raw[marker.end() :].startswith(":")):
-            return marker[0]  # inside inline code, or the definition of a link
-        numbers.extend(_numbers(marker[1] or marker[2]))
-        return ""
-
-    text = _MARKER.sub(take, raw)
-    return _Claim(text, list(dict.fromkeys(numbers)), tail, gist=claim_gist(_LINE_PREFIX.sub("", text.strip())))
-
-
-def _numbers(label: str) -> Iterator[int]:
-    for part in re.split(r"[,;&]", label):
-        ends = [int(digits) for digits in re.findall(r"\d+", part)]
-        if len(ends) == 2 and ends[0] <= ends[1]:
-            yield from range(ends[0], min(ends[1], ends[0] + 20) + 1)
-        else:
-            yield from ends
+    text, numbers = taken_out(raw)
+    claim = _Claim(text, numbers, tail, gist=claim_gist(_LINE_PREFIX.sub("", text.strip())))
+    cut = pieces(raw)
+    if len(cut) > 1:
+        claim.pieces = tuple(_claim(piece, tail if number == len(cut) else "") for number, piece in enumerate(cut, 1))
+    return claim
 
 
 def _joined(claims: Sequence[_Claim], *, marked: bool) -> str:
@@ -232,21 +227,10 @@ def _joined(claims: Sequence[_Claim], *, marked: bool) -> str:
 def _with_verdict(claim: _Claim, *, marked: bool) -> str:
     """Give a claim with its markers, or the mark that says it has no support."""
     if claim.numbers:
-        return _with_markers(claim.text, claim.numbers) + claim.tail
+        return with_markers(claim.text, claim.numbers) + claim.tail
     if marked and claim.verdict == "unsupported":
         return claim.text.rstrip() + UNSUPPORTED_MARK + claim.tail
     return claim.text + claim.tail
-
-
-def _with_markers(text: str, numbers: Sequence[int]) -> str:
-    """Put the markers before the sentence's end mark, outside a quotation and inside a table's row."""
-    markers = " " + "".join(f"[{number}]" for number in numbers)
-    body = text.rstrip()
-    rest = text[len(body) :]
-    if body.endswith("|"):
-        return f"{body[:-1].rstrip()}{markers} |{rest}"
-    end = re.search(r"[.!?:;。！？]+[*_)]*$", body)
-    return body[: end.start()] + markers + body[end.start() :] + rest if end else body + markers + rest
 
 
 # What a claim rests on
@@ -294,18 +278,20 @@ def _settle(claim: _Claim, grounds: Sequence[_Ground], other: Gist, *, keep_mark
     if says_uncovered(claim.text):
         claim.verdict = "declined"
         return False
+    denied = {ground.number for ground in grounds if ground.denies(claim.text)}
+    cited = [ground for ground in cited if ground.number not in denied]
     bearing = [ground.number for ground in cited if ground.support(claim.gist) >= CITED_SUPPORTED]
     if not _wants_support(claim):
         claim.numbers = bearing
         claim.verdict = "supported" if bearing else ""
         return False
-    bearing = bearing or _bearers(claim, grounds)[:1]
+    bearing = bearing or [number for number in _bearers(claim, grounds) if number not in denied][:1]
     if bearing:
         claim.verdict = "supported"
         claim.numbers = bearing if was_cited or not keep_markers else []
         return any(_repeats(ground.section, claim) for ground in grounds if ground.number in bearing)
     if support(claim.gist, other) < SUPPORTED:
-        claim.verdict = "unsupported" if was_cited or _lays_down(claim) else "told" if _tells(claim) else ""
+        claim.verdict = "unsupported" if was_cited or denied or _lays_down(claim) else "told" if _tells(claim) else ""
     return False
 
 
@@ -338,7 +324,10 @@ def _repeats(section: Section, claim: _Claim) -> bool:
 
 # Quotations
 
-_QUOTATION = re.compile(r"“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»|(?<![\w=])\"([^\"\n]+)\"(?!\w)")
+_QUOTATION = re.compile(
+    r"“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»|「([^」\n]+)」|『([^』\n]+)』|‘([^‘\n]+?)’(?!\w)"
+    r"|(?<![\w=])\"([^\"\n]+)\"(?!\w)|(?<![\w=/\]])'((?:[^'\n]|(?<=\w)'(?=\w))+)'(?!\w)"
+)
 _TYPOGRAPHY = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "\u00a0": " "})
 _MARKS = re.compile(r"[*_`~|>#\\]+|^\s*(?:[-+]|\d{1,3}[.)])\s+", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

@@ -81,6 +81,11 @@ def _blocks(markdown: str) -> Iterator[tuple[int, int, bool]]:
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w])|\d+")
+_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>()\[\]]+|[\w.+-]+@[\w-]+\.\w+", re.IGNORECASE)
+# Scripts written without spaces (Thai to Korean): their pairs of characters stand in for words.
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af]+"
+)
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -98,7 +103,34 @@ _NUMBER_WORDS = {
         re.findall(r"\w+", "zero one two three four five six seven eight nine ten eleven twelve")
     )
 }
-_ENDINGS = ("ations", "ation", "ments", "ment", "ings", "ing", "edly", "ies", "ied", "ed", "es", "ly", "s", "e", "y")
+_HAN_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {"两": 2}
+_HAN_NUMBER = re.compile("[二两三四五六七八九]?十[一二三四五六七八九]?|[二两三四五六七八九]")
+# form of a unit -> (what it measures, how many of the smallest)
+_UNITS = {
+    form: (dimension, size)
+    for dimension, size, forms in (
+        ("time", 1, "seconds second secs sec 秒"),
+        ("time", 60, "minutes minute mins min 分钟"),
+        ("time", 3_600, "hours hour hrs hr 小时"),
+        ("time", 86_400, "days day 天"),
+        ("time", 604_800, "weeks week 周"),
+        ("time", 2_592_000, "months month 个月"),
+        ("time", 31_104_000, "years year 年"),
+        ("share", 1, "percent %"),
+        ("bytes", 1, "kib kb"),
+        ("bytes", 1_024, "mib mb"),
+        ("bytes", 1_048_576, "gib gb"),
+    )
+    for form in forms.split()
+}
+_AMOUNT = rf"(?:\d+(?:[.,]\d+)*|{'|'.join(_NUMBER_WORDS)}|{_HAN_NUMBER.pattern})"
+_MEASURE = re.compile(
+    rf"((?:{_AMOUNT}(?:\s*(?:,|-|–|to|or|and)\s*))*{_AMOUNT}|(?:within|after|least|than|half)\s+an?)[\s-]*"
+    rf"(?:(?:working|business|calendar|full|whole|consecutive|more)\s+)?({'|'.join(_UNITS)})(?![a-z])",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"\b0?(\d{1,2}):(\d\d)\b")
+_ENDINGS = re.findall(r"\w+", "ations ation ments ment ings ing edly als al ies ied ed es ly s e y")
 
 
 @lru_cache(maxsize=8192)
@@ -114,19 +146,60 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """What a text is about: stems of its content words, and its numbers."""
+    """What a text is about: stems of its content words, and what must be exact.
+
+    `numbers` holds addresses and times of day too; `measures` is what the numbers with a unit measure: (what, how many
+    of its smallest unit) -> the numbers as they are written.
+    """
 
     stems: frozenset[str]
     numbers: frozenset[str]
+    measures: frozenset[Measure] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number with its unit: `amount` counts the smallest unit of the `dimension`; `number` is as it was written."""
+
+    dimension: str
+    amount: float
+    number: str
 
 
 @lru_cache(maxsize=1024)
 def gist(text: str) -> Gist:
     """Give the gist of a text that others rest on; a number written as a word is a number too."""
-    words = [word.lower() for word in _WORD.findall(text)]
-    stems = {stem(word) for word in words if word not in _COMMON and not word.isdigit()}
-    spelled = {_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS}
-    return Gist(frozenset(stems), frozenset(_NUMBER.findall(text)) | spelled)
+    exact = {address.rstrip(".,;:/").casefold() for address in _ADDRESS.findall(text)}
+    text = _ADDRESS.sub(" ", text)
+    for hour, minute in _TIME.findall(text):
+        exact |= {f"{hour}:{minute}", hour}
+    text = _TIME.sub(" ", text)
+    words = [word.lower() for word in _WORD.findall(_UNSPACED.sub(_paired, text))]
+    stems = {stem(word) for word in words if not (word in _COMMON or word in _NUMBER_WORDS or word.isdigit())}
+    exact |= {_digits(word) for word in (*words, *_HAN_NUMBER.findall(text))} - {""}
+    return Gist(frozenset(stems), frozenset({*exact, *_NUMBER.findall(text)}), frozenset(_measures(text)))
+
+
+def _measures(text: str) -> Iterator[Measure]:
+    for amounts, unit in _MEASURE.findall(text):
+        dimension, size = _UNITS[unit.lower()]
+        for amount in re.findall(_AMOUNT, amounts, re.IGNORECASE):
+            number = _digits(amount.lower()) or amount
+            yield Measure(dimension, float(number.replace(",", "")) * size, number)
+        if amounts.lower().endswith(("a", "an")):
+            yield Measure(dimension, size / 2 if amounts.lower().startswith("half") else size, "")
+
+
+def _paired(run: re.Match[str]) -> str:
+    return f" {' '.join(run[0][i : i + 2] for i in range(max(1, len(run[0]) - 1)))} "
+
+
+def _digits(word: str) -> str:
+    """Give a number that is written in words as digits; '' for any other word."""
+    if not _HAN_NUMBER.fullmatch(word):
+        return _NUMBER_WORDS.get(word, "")
+    tens, ten, ones = word.rpartition("十")
+    return str((_HAN_DIGITS.get(tens, 1) * 10 if ten else 0) + _HAN_DIGITS.get(ones, 0))
 
 
 _INLINE_CODE = re.compile(r"`[^`\n]+`")
@@ -136,19 +209,51 @@ def claim_gist(text: str) -> Gist:
     """Give the gist of a sentence that wants support: a number in code is an example, and "one" mostly no number."""
     prose = gist(_INLINE_CODE.sub(" ", text))
     ones = frozenset({"1"}) if not re.search(r"\b1\b", text) else frozenset()
-    return Gist(gist(text).stems, prose.numbers - ones)
+    return Gist(gist(text).stems, prose.numbers - ones, prose.measures)
 
 
 def support(claim: Gist, ground: Gist) -> float:
     """Give which share of the claim's content stands in the ground, 0 to 1.
 
-    A number is what a rule is about: one that the ground lacks takes the support away.
+    A number is what a rule is about: one that the ground lacks, or has in another unit, takes the support away.
     """
     if not claim.stems and not claim.numbers:
         return 0.0
-    if not claim.numbers <= ground.numbers:
+    given = {(measure.dimension, measure.amount) for measure in ground.measures}
+    borne = {measure for measure in claim.measures if (measure.dimension, measure.amount) in given}
+    if not claim.numbers - {measure.number for measure in borne} <= ground.numbers:
+        return 0.0
+    measured = {measure.dimension for measure in ground.measures}
+    numbers = {measure.number for measure in ground.measures}
+    if any(measure.dimension in measured or measure.number in numbers for measure in claim.measures - borne):
         return 0.0
     return len(claim.stems & ground.stems) / len(claim.stems) if claim.stems else 1.0
+
+
+_NEGATIVE = re.compile(
+    r"\b(?:not|never|no|nobody|none|nothing|neither)\b|(?<=can)not\b|n['’]t\b|[不勿未没]|禁止", re.IGNORECASE
+)
+# Words that turn a sentence round without "not", or limit it: whether two such agree cannot be told by words.
+_QUALIFIED = re.compile(
+    r"\b(?:without|unless|until|except|but|only|than|before|instead|avoid|forbid\w*|prohibit\w*|refus\w*|reject\w*|"
+    r"most|least|maximum|minimum|limit\w*|fail\w*|stop\w*)\b|[只除非外前]",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[,;:，；：]\s*|\s[-–—]\s")
+_PART_END = re.compile(rf"{_CLAUSE_END.pattern}|\s(?:and|but|that|which|who|when|where|so|because)\s")
+MIRRORED = 0.75  # of the content words of two clauses taken together are in both
+
+
+def mirrored(claim: str, ground: str) -> Iterator[tuple[float, bool]]:
+    """Give (how alike, whether they agree) for each clause of `ground` that has nearly the claim's words."""
+    mine = gist(_NEGATIVE.sub(" ", claim)).stems
+    for clause in {ground, *_CLAUSE_END.split(ground), *_PART_END.split(ground)}:
+        theirs = gist(_NEGATIVE.sub(" ", clause)).stems
+        if len(mine & theirs) < max(3, MIRRORED * len(mine | theirs)):
+            continue
+        if not (_QUALIFIED.search(claim) or _QUALIFIED.search(clause)):
+            one, other = (set(_WORD.findall(_NEGATIVE.sub(" ", text.lower()))) for text in (claim, clause))
+            yield len(one & other) / len(one | other), bool(_NEGATIVE.search(claim)) == bool(_NEGATIVE.search(clause))
 
 
 def best_sentence(claims: Sequence[Gist], candidates: Collection[str]) -> str:

@@ -346,3 +346,120 @@ def test_the_line_shown_is_the_one_that_the_answer_says_first():
 def test_a_marker_behind_code_in_three_marks_on_one_line_is_a_marker():
     """Such a line opens no fence: https://spec.commonmark.org/0.31.2/#info-string"""
     assert "[9]" not in checked("```x``` Every branch is named so [9].").text
+
+
+# What a model may try, by mistake or not
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "［3］",
+        "[３]",
+        "[ 3 ]",
+        r"\[3\]",
+        "[#3]",
+        "[1 and 3]",
+        "([3])",
+        "(source 3)",
+        "<sup>[3]</sup>",
+        "[[3]](https://x.y)",
+    ],
+)
+def test_a_marker_in_an_odd_hand_is_a_marker_and_leaves_nothing_behind(marker):
+    assert (
+        checked(f"Two people approve every pull request {marker}.").text == "Two people approve every pull request [3]."
+    )
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "[3]: https://evil.example",
+        '[3]: <https://evil.example> "Reviews"',
+        "[^3]: made-up.md › Nothing",
+        "Sources:\n[1] oncall.md > Rota\n[3] made-up.md > Nothing",
+        "**References**\n\n- [3] made-up.md › Nothing\n- [9] other.md",
+    ],
+)
+def test_where_a_marker_leads_the_program_says_and_never_the_model(tail):
+    assert checked(f"Two people approve every pull request [3].\n\n{tail}").text == (
+        "Two people approve every pull request [3]."
+    )
+
+
+def test_a_sentence_that_rests_on_two_sections_keeps_both_markers():
+    text = "Every pull request is approved by two people [3], and a branch name has 60 characters or fewer [1]."
+    assert checked(text).text == text
+    text = "A hotfix needs a second look within 24 hours [3], and a branch name has up to 90 characters [1]."
+    assert numbers(checked(text)) == [REVIEW]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "A hotfix needs a second look within 24 minutes",  # the number stands there, of something else
+        "A hotfix needs a second look within a week",
+        "A hotfix needs one approval and a second look, see https://evil.example/approve",
+        "Two people never approve every pull request",
+    ],
+)
+def test_another_unit_an_address_or_a_not_of_the_models_own_takes_the_support_away(claim):
+    result = checked(f"{claim} [3].")
+    assert (result.sources, result.supported) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "A hotfix needs a second look within a day",
+        "A hotfix needs a second look within one day",
+        "A hotfix needs 1 approval, and a second look within 24 hours",
+        "Every pull request is approved by two people",
+    ],
+)
+def test_the_same_amount_in_another_unit_is_supported(claim):
+    assert numbers(checked(f"{claim} [3].")) == [REVIEW]
+
+
+def test_a_rule_that_forbids_is_no_source_for_doing_it():
+    text = "# T\n\n## Own\n\nYou cannot approve your own pull request. Every pull request needs two approvals.\n"
+    findings = Findings((Hit(parse_document(text, "t.md").sections[-1], 1.0),))
+    assert not check("You can approve your own pull request [1].", findings, url=url).supported
+    for right in ("You may not approve your own pull request [1].", "Every pull request needs two approvals [1]."):
+        assert check(right, findings, url=url).text == right
+
+
+def test_single_quotes_and_corner_brackets_quote_as_others_do():
+    assert "‘Two people approve every pull request’" in checked("‘Two people approve every pull request’ [3].").text
+    for quotation in (
+        "'Pets are welcome in every office'",
+        "‘Pets are welcome in every office’",
+        "「宠物可以随便进入每个办公室里面」",
+    ):
+        assert FALSE_QUOTATION_MARK in checked(f"It says {quotation} [3].").text
+    assert FALSE_QUOTATION_MARK not in checked("The reviewers' branch and the authors' names don't matter.").text
+
+
+CHINESE = "# 规范\n\n## 分支\n\n每个分支必须以工单编号开头。合并前需要两个人在二十四小时内批准。\n"
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_right"),
+    [
+        ("分支要以工单编号开头", True),
+        ("合并前需要 2 个人批准", True),
+        ("合并前需要两个人在24小时内批准", True),
+        ("合并前需要三个人批准", False),
+        ("合并前需要两个人在二十四天内批准", False),
+        ("部署必须在星期五之前完成，需要经理签字", False),
+    ],
+)
+def test_chinese_is_checked_by_its_words_and_numbers(claim, is_right):
+    findings = Findings((Hit(parse_document(CHINESE, "zh.md").sections[-1], 1.0),))
+    result = check(f"{claim} [1]。", findings, url=url)
+    assert (result.supported, [source.number for source in result.sources]) == (is_right, [1] if is_right else [])
+
+
+def test_a_marker_between_two_pieces_of_code_does_not_join_them():
+    assert "[1]" not in read_as_text(checked("` [1]` [1]`").text)
