@@ -245,10 +245,10 @@ class TurnRows:
             if not changed.rowcount:
                 raise Superseded(str(turn))
             _end_commands(c, turn, self._db.owner)
+            _tell(c, turn, said, answer)
+            insert_parts(c, turn, parts)  # first: the row of a part that was delivered says not to post it again
             if c.execute(f"SELECT {_IS_UNSAID}", {"seq": turn.seq, "withdrawn": WITHDRAWN}).fetchone()[0]:
                 forget_turns(c, f"({turn.seq}, {turn.asking.seq})")
-            _tell(c, turn, said, answer)
-            insert_parts(c, turn, parts)
 
         await self._db.write(work)
 
