@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -62,7 +63,7 @@ EVENTS_PATH = "/slack/events"
 EVERYTHING = re.compile(".*", re.DOTALL)
 PATIENCE_S = 10.0  # how long a start waits for Slack before it goes on without
 LONGEST_WAIT_S = 60.0
-CLOSE_S = 8.0
+CLOSE_S, CLEAR_S = 8.0, 2.0
 # https://docs.slack.dev/apis/web-api/rate-limits: one post a second and channel; edits are tier 3, 50 a minute.
 POST_S, EDIT_S = 1.0, 1.2
 
@@ -100,6 +101,7 @@ class SlackFront:
         # Team -> who Duet is there; filled once. One entry, by token: installing into many workspaces comes later.
         self.installed: dict[str, Identity] = {}
         self._known = asyncio.Event()
+        self._brought: deque[str] = deque(maxlen=1_000)  # such commands are no turns that the store would know again
         self._looking = self._looks()
         self.outlet = SlackOutlet(self.calls, self._looking, now=now, markdown=settings.slack_markdown)
         self._app = self._bolt()
@@ -129,6 +131,7 @@ class SlackFront:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
+        await self.outlet.close(timeout_s=CLEAR_S)
         await self.calls.close()
 
     @property
@@ -276,7 +279,10 @@ class SlackFront:
                 await ack(await self._reply(ordered))
             case ResetWanted(turn):
                 await ack(await self._reset(turn))
+            case FileWanted(turn) if turn.id in self._brought:
+                await ack()
             case FileWanted(turn):
+                self._brought.append(turn.id)
                 await ack({"response_type": "in_channel"})
                 self._later(bring(self._duet, self.calls, self._looking, turn), "bringing a file")
             case Asked(turn):

@@ -37,6 +37,7 @@ class SlackOutlet:
         self._now = now
         self._markdown = markdown
         self._status_locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._showing: set[asyncio.Task[None]] = set()
         self._has_status = True
         self._told: set[tuple[str, str]] = set()
 
@@ -53,16 +54,33 @@ class SlackOutlet:
         channel, thread = turn.reply_to.get("channel", ""), turn.reply_to.get("thread_ts", "")
         if not channel or not thread:
             return
+        # A press or a shortcut is no message that could be reacted to; what it is about stands in its thread.
+        message = turn.id if turn.id == turn.reply_to.get("since") else thread
+        # No answer waits until the sign is there or gone; a lock takes one after the other.
+        showing = asyncio.create_task(self._show_status(channel, thread, message, text), name="status")
+        self._showing.add(showing)
+        showing.add_done_callback(self._showing.discard)
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Wait until the signs that work goes on are gone, for so long."""
+        if self._showing:
+            await asyncio.wait(set(self._showing), timeout=timeout_s)
+        for task in self._showing:
+            task.cancel()
+
+    async def _show_status(self, channel: str, thread: str, message: str, text: str | None) -> None:
         lock = self._status_locks.setdefault((channel, thread), asyncio.Lock())
         async with lock:
             # A status that stays keeps people from writing, so its end is tried again.
             for pause_s in (0.0,) if text else (0.0, *CLEAR_AGAIN_S):
                 await asyncio.sleep(pause_s)
                 try:
-                    await self._status(channel, thread, turn.reply_to.get("since", thread), text)
+                    await self._status(channel, thread, message, text)
                     break
                 except OutletError as error:
                     log.info("Could not show a status: %s", error, extra={"action": "status"})
+                    if isinstance(error, OutletRefused):
+                        break
         if text is None and not lock.locked():
             self._status_locks.pop((channel, thread), None)
 

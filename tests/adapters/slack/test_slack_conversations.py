@@ -681,6 +681,11 @@ async def test_slash_get_brings_a_file_out_of_the_workspace(office: Office) -> N
     await office.until(lambda: any(m.get("files") for m in office.slack.said(CHANNEL)))
     (file,) = office.slack.said(CHANNEL)[-1]["files"]
     assert (file["name"], office.slack.file_data[file["id"]]) == ("report.csv", b"hello\n")
+    again = await office.slack.deliver("slash_commands", office.slack.deliveries[-1].body)
+    assert again.acked_ms is not None
+    await office.alice.command(CHANNEL, "get report.csv")
+    await office.until(lambda: len([m for m in office.slack.said(CHANNEL) if m.get("files")]) == 2)
+    assert len(office.slack.made("files.completeUploadExternal")) == 2
 
 
 @pytest.mark.parametrize(
@@ -810,6 +815,23 @@ async def test_a_status_whose_clearing_fails_is_cleared_all_the_same(office: Off
     ts = await office.alice.mention(CHANNEL, QUESTION)
     await office.answers(thread=ts)
     await office.until(lambda: office.slack.statuses[-1:] == [(CHANNEL, ts, "")])
+
+
+async def test_no_answer_waits_for_its_status(office: Office) -> None:
+    from tests.doubles.slack import Fault
+
+    office.slack.fault("assistant.threads.setStatus", Fault("never"))
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    await office.answers(thread=ts)
+
+
+async def test_a_press_is_shown_by_an_eye_under_what_it_is_about(open_office: Open, slack: FakeSlack) -> None:
+    slack.unsupported.add("assistant.threads.setStatus")
+    office, asking = await waiting(open_office)
+    await office.bob.press(CHANNEL, asking, "duet_approve")
+    await office.answers(2)
+    await office.until(lambda: len(slack.made("reactions.remove")) == 2)
+    assert not [call for call in slack.calls if call.method.startswith("reactions") and call.error]
 
 
 async def test_an_eye_shows_that_work_goes_on_where_there_is_no_status(office: Office) -> None:
