@@ -75,8 +75,11 @@ class Running:
         if not decision.won or decision.command is None:
             said = {"void": "This was void by a reset.", "expired": "The time to decide this is over."}
             by = f" by {decision.decided_by}" if decision.decided_by else ""
+            if decision.state == TicketState.EXPIRED:
+                await self._redraw(scene, decision.shown_in, TicketState.EXPIRED)
             return scene.refused(said.get(decision.state, f"This was already {decision.state}{by}."))
-        is_shown = await self._show_decision(scene, decision.shown_in, verdict)
+        state = TicketState.APPROVED if verdict is Verdict.APPROVE else TicketState.DENIED
+        is_shown = await self._redraw(scene, decision.shown_in, state, by=scene.author.name)
         if verdict is Verdict.APPROVE:
             return None
         result = CommandResult(decision.command.code, Ended.NOT_STARTED, note=f"denied by {scene.author.name}")
@@ -86,13 +89,12 @@ class Running:
         scene.is_told = is_shown
         return scene.made("", covered=None)
 
-    async def _show_decision(self, scene: Scene, shown_in: int, verdict: Verdict) -> bool:
-        """Edit the message that asked, so that it shows who decided; False when there is none."""
+    async def _redraw(self, scene: Scene, shown_in: int, state: TicketState, *, by: str = "") -> bool:
+        """Edit the message that asked, so that it shows what was decided; False when there is none."""
         known = await self._store.turn_at(shown_in)
         if known is None or known.answer is None or known.answer.ticket is None:
             return False
-        state = TicketState.APPROVED if verdict is Verdict.APPROVE else TicketState.DENIED
-        ticket = replace(known.answer.ticket, state=state, decided_by=scene.author.name)
+        ticket = replace(known.answer.ticket, state=state, decided_by=by)
         answer = replace(known.answer, ticket=ticket)
         return await self._store.redraw(known.seq, answer, scene.outlet.render(answer) if scene.outlet else ())
 

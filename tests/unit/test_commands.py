@@ -180,6 +180,7 @@ async def test_a_ticket_expires(build: Build) -> None:
     at[0] = asking.ticket.expires_at
     (late,) = await world.hear(press(asking.ticket.id))  # type: ignore[arg-type]
     assert late.text == "The time to decide this is over."
+    assert "expired" in world.outlet.texts[0]
     assert world.sandbox.ran == []
 
 
