@@ -118,7 +118,7 @@ class Text:
 class Finished:
     """The end of a complete reply. `reason` is `stop`, `length` or the endpoint's own word; `model` is who answered.
 
-    `note` is a sentence for below the answer where another than the first of several models answered.
+    `note` is a sentence for below the answer: another than the first of several models gave it, or a filter ended it.
     """
 
     reason: str

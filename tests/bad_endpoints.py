@@ -1,6 +1,8 @@
 """Model endpoints that misbehave: what each sends, the fault it must become, and the text that had come before."""
 
+import gzip
 import json
+import zlib
 
 from bot.drivers.chat_model import Patience
 from bot.drivers.model_wire import Clocks
@@ -19,6 +21,8 @@ from tests.scripted_model import HANG, RESET, Reply, chunk
 KEY = "sk-proj-0123456789abcdefghij"
 DEADLINE_S = 3.0
 CLOCKS = Clocks(connect_s=2, first_s=0.9, silence_s=0.7, total_s=DEADLINE_S)
+# For what is to end by itself: a busy machine may take its time.
+UNHURRIED = Clocks(connect_s=DEADLINE_S, first_s=DEADLINE_S, silence_s=DEADLINE_S, total_s=DEADLINE_S)
 PATIENCE = Patience(retries=1, first_pause_s=0.01, longest_pause_s=0.5)
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -45,6 +49,18 @@ def big_body(kind: str, unit: bytes, megabytes: int) -> Reply:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
     block = unit * (1_000_000 // len(unit))
     return Reply(raw=(head, *[block] * megabytes))
+
+
+def packed(data: bytes, encoding: str = "gzip") -> Reply:
+    return Reply(raw=(HEAD.replace(b"Connection", f"Content-Encoding: {encoding}\r\nConnection".encode()), data))
+
+
+def bomb() -> bytes:
+    """Give 1 MB that unpacks to one line of 1 GB."""
+    packer = zlib.compressobj(9, wbits=31)
+    head = packer.compress(b"data: ") + packer.flush(zlib.Z_FULL_FLUSH)
+    megabyte = packer.compress(bytes(1_000_000)) + packer.flush(zlib.Z_FULL_FLUSH)  # says nothing of what was before
+    return head + megabyte * 1_000
 
 
 FAULTS: dict[str, tuple[Reply, type[ModelError], str]] = {
@@ -108,11 +124,12 @@ FAULTS: dict[str, tuple[Reply, type[ModelError], str]] = {
         ModelError,
         "Part of an ",
     ),
-    "lies about compression": (
-        Reply(raw=(HEAD.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection"), A)),
-        ModelGarbled,
-        "",
-    ),
+    "lies about compression": (packed(A), ModelGarbled, ""),
+    "packs its reply unasked in a way of its own": (packed(A, "br"), ModelGarbled, ""),
+    "packs its reply twice": (packed(gzip.compress(gzip.compress(A)), "gzip, gzip"), ModelGarbled, ""),
+    "packs 1 GB into 1 MB": (packed(bomb()), ModelGarbled, ""),
+    "withholds its reply": (stream(event(chunk({}, finish="content_filter"))), ModelGarbled, ""),
+    "sends an error that calls itself a stream": (stream(b'{"error": {"message": "boom"}}\n'), ModelGarbled, ""),
     "finds the prompt too long": (
         Reply(status=400, body='{"error":{"type":"exceed_context_size_error","n_ctx":4096}}'),
         ContextTooLong,

@@ -14,12 +14,12 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from bot.checks import Check, Health
 from bot.conversation import Usage
 from bot.drivers.endpoint_errors import ModelLoading, RequestRefused, one_line, refused
-from bot.drivers.model_replies import CUT, ReplyReader
+from bot.drivers.model_replies import CUT, ReplyReader, is_withheld
 from bot.drivers.model_wire import DEFAULT_CLOCKS, Clocks, Watch, Wire, WireAnswer
 from bot.errors import (
     BadInput,
@@ -36,11 +36,12 @@ from bot.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
+LEAST_SECRET_CHARS = 8  # of a query's value: a shorter one is a flag or a version
 AFTER_DONE_S = 0.05  # for the end of the stream itself
 AFTER_FINISH_S = 2.0  # for the usage that some endpoints send after the finish reason
 # Sent where they are understood; an endpoint that rejects the request is asked once more without them.
 OPTIONAL: dict[str, object] = {"stream_options": {"include_usage": True}, "temperature": 0.2}
-WHOLE = ("application/json", "application/problem+json", "text/html")  # answers that are no event stream
+WITHHELD = "The reply ends early: the language model's provider withheld the rest."
 WEB_PAGE = (
     "The language model's address answered with a web page, not a reply. A login page or a proxy may stand in between; "
     "whoever runs Duet should check DUET_MODEL_URL."
@@ -72,20 +73,29 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        base = self.url.rstrip("/")
-        if not self.is_native:
-            return f"{base}/chat/completions"
-        return base if "/@" in base else f"{base}/{self.name}"
+        """Where the calls go: a query, as some gateways want one, stays at the end."""
+        return urlsplit(self.url)._replace(path=self._path, fragment="").geturl()
+
+    @property
+    def _path(self) -> str:
+        path = urlsplit(self.url).path.rstrip("/")
+        if self.is_native:
+            return path if "/@" in path else f"{path}/{self.name}"
+        return f"{path}/chat/completions"
 
     @property
     def label(self) -> str:
         """The model's name, else the machine's."""
-        return self.name or self.address.partition("/ai/run/")[2] or urlsplit(self.url).hostname or "model"
+        return self.name or self._path.partition("/ai/run/")[2] or urlsplit(self.url).hostname or "model"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        account = re.search(r"/accounts/([^/]+)", self.url)
-        return tuple(secret for secret in (self.key, account[1] if account else "") if secret)
+        """What no log may hold: the key, the account, a password or a key within the address."""
+        parts = urlsplit(self.url)
+        account = re.search(r"/accounts/([^/]+)", parts.path)
+        in_query = (value for _, value in parse_qsl(parts.query) if len(value) >= LEAST_SECRET_CHARS)
+        found = (self.key, account[1] if account else "", parts.password or "", *in_query)
+        return tuple(secret for secret in found if secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +212,12 @@ class OpenAIModel:
         if not reader.is_complete:
             raise ModelGarbled(CUT, detail="the stream ended without a finish")
         reader.check_not_empty()
-        yield Finished(_reason(reader, call), reader.usage, self.name)
+        note = WITHHELD if is_withheld(reader.reason) else ""
+        yield Finished(_reason(reader, call), reader.usage, self.name, note)
 
     async def _texts(self, answer: WireAnswer, reader: ReplyReader) -> AsyncGenerator[str, None]:
         """Give the visible text of each read, '' where there is none in it."""
-        if answer.media_type in WHOLE:
+        if await answer.is_whole():
             yield await self._whole(answer, reader)
             return
         async with aclosing(answer.events()) as batches:

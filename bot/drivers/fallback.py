@@ -104,7 +104,7 @@ class Fallback:
                     async for piece in pieces:
                         if isinstance(piece, Finished):
                             circuit.succeed()
-                            piece = replace(piece, note=piece.note or self._who(model))
+                            piece = replace(piece, note=" ".join(filter(None, (piece.note, self._who(model)))))
                         yield piece
                 return
             except ContextTooLong:

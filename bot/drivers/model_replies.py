@@ -6,6 +6,7 @@ OpenAI's chunks, Cloudflare's own `{"response": …}` and a reply in one piece a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ MAX_VISIBLE_CHARS = 100_000
 
 _decode = json.JSONDecoder().decode
 
+_WITHHELD = re.compile(r"content.?filter|safety|recitation|prohibited|blocked|refusal", re.IGNORECASE)
 # Those that end a reply because something went wrong, not because it is complete.
 _FAILED = {"error", "abort", "aborted", "network_error", "model_error"}
 
@@ -32,6 +34,7 @@ class ReplyReader:
         self._visible_chars = 0
         self._thought = False
         self._tools: dict[int, str] = {}
+        self._index: object = None  # of the one choice that is read, where a server sends several
         self._usage = Usage()
         self.reason = ""
         self.is_done = False
@@ -97,6 +100,10 @@ class ReplyReader:
         if self._tools:
             names = one_line(", ".join(self._tools.values()), self._redact)
             raise ModelGarbled(EMPTY, detail=f"it asked for tools that were not offered: {names}")
+        if is_withheld(self.reason):
+            raise ModelGarbled(
+                "The language model's provider withheld the answer.", detail=f"no text, finish reason {self.reason!r}"
+            )
         if self._thought:
             raise ModelGarbled(
                 "The language model thought until its limit and said nothing.",
@@ -114,14 +121,14 @@ class ReplyReader:
         return event
 
     def _from_choice(self, choices: Any) -> str:
-        choice = choices[0] if isinstance(choices, list) else None
-        if not isinstance(choice, dict):
+        choice = self._own(choices)
+        if choice is None:
             self.is_alive = False
             return ""
         delta = choice.get("delta") or choice.get("message")
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}
-        text = _as_text(delta.get("content"))
+        text = _as_text(delta.get("content")) or _as_text(delta.get("refusal"))
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         self._thought = self._thought or bool(thought)
         if calls := delta.get("tool_calls"):
@@ -131,6 +138,16 @@ class ReplyReader:
             self._note_reason(str(reason))
         self.is_alive = bool(text or thought or calls or reason)
         return text
+
+    def _own(self, choices: Any) -> dict[str, Any] | None:
+        """Give the choice that is read, the first that was ever sent; None where it is not among these."""
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                index = choice.get("index")
+                self._index = index if self._index is None else self._index
+                if index in (None, self._index):
+                    return choice
+        return None
 
     def _from_native(self, event: Mapping[str, Any]) -> str:
         text = _as_text(event["response"])
@@ -165,6 +182,11 @@ class ReplyReader:
                 self._tools[index] = self._tools.get(index, "") + str(name)
 
 
+def is_withheld(reason: str) -> bool:
+    """Tell whether a finish reason says that somebody's filter ended the reply, by any of its many names."""
+    return bool(_WITHHELD.search(reason))
+
+
 def _as_text(content: Any) -> str:
     """Give text for what stands where text belongs: a list of parts, a bare number, nothing."""
     if isinstance(content, str):
@@ -177,4 +199,7 @@ def _as_text(content: Any) -> str:
 
 
 def _as_count(number: Any) -> int:
+    """Give a number of tokens, which some endpoints send as text; 0 for anything else."""
+    if isinstance(number, str) and re.fullmatch(r"[0-9]{1,12}", number):
+        return int(number)
     return number if isinstance(number, int) and number > 0 else 0

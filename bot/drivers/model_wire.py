@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ from bot.errors import ModelGarbled, ModelRefused, ModelTimeout, ModelUnreachabl
 
 MAX_LINE_BYTES = 1_000_000
 MAX_STREAM_BYTES = 20_000_000
+UNREADABLE = "The language model's answer could not be read."
 ENDLESS = "The language model's server sent far more than an answer."
+PIECE_BYTES = 65_536  # the most that is unpacked at once
+WHOLE = ("application/json", "application/problem+json", "text/html")  # answers that are no event stream
+EVENT_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b":")
 MAX_BODY_BYTES = 64_000  # of an answer that is no stream; an error has said what it has to say by then
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -162,9 +167,12 @@ def _network_faults(redact: Redact) -> Iterator[None]:
             "DUET_MODEL_URL and DUET_MODEL_KEY.",
             detail=type(error).__name__,  # its text may hold the key
         ) from None
-    except httpx.DecodingError as error:
-        raise ModelGarbled(
-            "The language model's answer could not be read.", detail=one_line(_said(error), redact)
+    except zlib.error as error:
+        raise ModelGarbled(UNREADABLE, detail=one_line(_said(error), redact)) from error
+    except httpx.ProxyError as error:
+        raise ModelUnreachable(
+            "The proxy before the language model lets nothing through. Whoever runs Duet should check HTTPS_PROXY.",
+            detail=one_line(_said(error), redact),
         ) from error
     except (httpx.HTTPError, httpx.StreamError) as error:
         raise ModelUnreachable(
@@ -198,10 +206,21 @@ class WireAnswer:
         self._redact = redact
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self._chunks = _unpacked(response.aiter_raw(), self.headers.get("content-encoding", "identity").lower())
+        self._first = b""
 
     @property
     def media_type(self) -> str:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def is_whole(self) -> bool:
+        """Tell whether the body is one JSON object or page and no stream: by how it begins, else by its type."""
+        async with aclosing(self._bytes()) as chunks:
+            self._first = await anext(chunks, b"")
+        begins = self._first.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if begins.startswith(EVENT_BEGINS):
+            return False
+        return begins[:1] in (b"{", b"<") or self.media_type in WHOLE
 
     async def text(self) -> str:
         """Give the beginning of the body; bytes that are not UTF-8 are replaced."""
@@ -211,7 +230,7 @@ class WireAnswer:
                 body += chunk
                 if len(body) >= MAX_BODY_BYTES:
                     break
-        return body[:MAX_BODY_BYTES].decode("utf-8", "replace")
+        return _text(bytes(body[:MAX_BODY_BYTES]))
 
     async def events(self) -> AsyncGenerator[list[str], None]:
         """Give the data of the events as they come, those of one read together.
@@ -237,13 +256,14 @@ class WireAnswer:
 
     async def _bytes(self) -> AsyncGenerator[bytes, None]:
         """Read under the clocks; the reader's own time between two reads is not counted."""
-        is_plain = self.headers.get("content-encoding", "identity") == "identity"
-        chunks = self._response.aiter_raw() if is_plain else self._response.aiter_bytes()
+        first, self._first = self._first, b""
+        if first:
+            yield first
         with _network_faults(self._redact), Alarm(self._watch) as alarm:
             while True:
                 alarm.waiting = asyncio.current_task()
                 try:
-                    chunk = await anext(chunks)
+                    chunk = await anext(self._chunks)
                 except StopAsyncIteration:
                     return
                 except asyncio.CancelledError:
@@ -253,6 +273,23 @@ class WireAnswer:
                 finally:
                     alarm.waiting = None
                 yield chunk
+
+
+def _unpacked(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """Give the body without a compression that nobody asked for, a little at a time: a few bytes may hold gigabytes."""
+    return chunks if encoding == "identity" else _inflated(chunks, encoding)
+
+
+async def _inflated(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ModelGarbled(UNREADABLE, detail="it is packed in a way that was not asked for")
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of either kind, by its head
+    async for packed in chunks:
+        piece = b""
+        while packed or len(piece) == PIECE_BYTES:
+            piece = decoder.decompress(packed, PIECE_BYTES)
+            packed = decoder.unconsumed_tail
+            yield piece
 
 
 def _text(data: bytes) -> str:
@@ -301,14 +338,24 @@ class Wire:
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
-            is_local = urlsplit(self._url).hostname in LOOPBACK
-            self._client = httpx.AsyncClient(
-                timeout=httpx.Timeout(None, connect=self._connect_s),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-                trust_env=not is_local,  # a proxy set for the world is not for this machine
-                verify=self._url.startswith("https:"),  # reading the certificates takes 30 ms: not for nothing
-            )
+            try:
+                self._client = self._made()
+            except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
+                raise ModelRefused(
+                    "The proxy or the certificates that are set for Duet cannot be used. Whoever runs it should check "
+                    "HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
+                    detail=type(error).__name__,  # its text may hold the proxy's password
+                ) from None
         return self._client
+
+    def _made(self) -> httpx.AsyncClient:
+        is_local = urlsplit(self._url).hostname in LOOPBACK
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=self._connect_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            trust_env=not is_local,  # a proxy set for the world is not for this machine
+            verify=self._url.startswith("https:"),  # reading the certificates takes 30 ms: not for nothing
+        )
 
     @asynccontextmanager
     async def post(self, body: Mapping[str, object], watch: Watch) -> AsyncIterator[WireAnswer]:

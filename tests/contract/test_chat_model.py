@@ -1,6 +1,7 @@
 """The wire as real endpoints speak it: each test is one habit seen in the field, against a server that has it."""
 
 import asyncio
+import gzip
 import json
 import time
 from email.utils import formatdate
@@ -129,6 +130,33 @@ async def test_04_a_reply_that_was_not_streamed_is_taken_whole():
     assert (heard.text, heard.finished) == ("Hi.", Finished("stop", Usage(3, 2), "m"))
 
 
+async def test_04_what_calls_itself_a_stream_and_is_none_is_taken_for_what_it_is():
+    choice = {"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
+    for kind in ("text/event-stream", "text/plain", ""):
+        for body in (json.dumps({"choices": [choice]}), "\ufeff\n" + json.dumps({"choices": [choice]}, indent=1)):
+            heard, _ = await hear(
+                Reply(body=body, headers={"content-type": kind, "content-length": str(len(body.encode()))})
+            )
+            assert (heard.text, heard.error) == ("Hi.", None)
+    events = (says("Hi.") + STOP).decode()
+    heard, _ = await hear(Reply(body=events, headers={"content-type": "application/json"}))
+    assert (heard.text, heard.error) == ("Hi.", None)
+
+
+async def test_04_a_reply_packed_unasked_is_unpacked():
+    body = gzip.compress(b"".join(says(f"{n} ") for n in range(9_000)) + STOP)
+    head = HEAD.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection")
+    heard, _ = await hear(Reply(raw=(head, *(body[at : at + 1_000] for at in range(0, len(body), 1_000)))))
+    assert heard.text == "".join(f"{n} " for n in range(9_000))
+
+
+async def test_05_trailers_end_a_reply_as_well_as_nothing_does():
+    data = says("Whole") + STOP
+    head = HEAD.replace(b"Connection", b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\nConnection")
+    heard, _ = await hear(Reply(raw=(head, b"%x\r\n%s\r\n0\r\nX-Sum: 1\r\n\r\n" % (len(data), data))))
+    assert (heard.text, heard.error) == ("Whole", None)
+
+
 async def test_05_an_end_without_done_or_finish_is_incomplete():
     heard, _ = await hear(wire(says("Half")))
     assert isinstance(heard.error, ModelGarbled)
@@ -168,6 +196,13 @@ async def test_07_usage_may_come_on_any_chunk_be_null_or_be_zeroed_at_the_end():
     heard, _ = await hear(Reply("no usage at all", usage=None))
     assert heard.finished is not None
     assert heard.finished.usage == Usage()
+
+
+async def test_07_tokens_counted_in_text_are_counted():
+    heard, _ = await hear(
+        wire(says("a"), STOP, event('{"choices":[],"usage":{"prompt_tokens":"12","completion_tokens":"3"}}'))
+    )
+    assert heard.finished == Finished("stop", Usage(12, 3), "m")
 
 
 async def test_08_an_endpoint_that_rejects_optional_fields_is_asked_once_more_without_them():
@@ -216,6 +251,30 @@ async def test_10_the_first_real_finish_reason_counts(reasons, expected):
     heard, _ = await hear(wire(says("a"), *(event(chunk({}, finish=reason)) for reason in reasons), DONE))
     assert heard.finished is not None
     assert heard.finished.reason == expected
+
+
+async def test_10_a_reply_that_a_filter_ended_says_so():
+    heard, _ = await hear(wire(says("Half of"), event(chunk({}, finish="content_filter"))))
+    assert heard.finished is not None
+    assert (heard.text, heard.finished.reason) == ("Half of", "content_filter")
+    assert "withheld the rest" in heard.finished.note
+    heard, _ = await hear(*[wire(event(chunk({}, finish="SAFETY")))] * 3)
+    assert heard.error is not None
+    assert "withheld" in heard.error.room_text
+
+
+async def test_10_a_refusal_in_the_models_own_words_is_its_reply():
+    refusal = [event(chunk({"content": None, "refusal": piece})) for piece in ("I cannot ", "do that.")]
+    heard, _ = await hear(wire(*refusal, STOP))
+    assert (heard.text, heard.error) == ("I cannot do that.", None)
+
+
+async def test_10_of_several_choices_one_is_read():
+    def choice(index: int, text: str) -> bytes:
+        return event(json.dumps({"choices": [{"index": index, "delta": {"content": text}}]}))
+
+    heard, _ = await hear(wire(choice(0, "a"), choice(1, "x"), choice(0, "b"), choice(1, "y"), STOP))
+    assert (heard.text, heard.error) == ("ab", None)
 
 
 async def test_10_a_finish_called_error_is_a_failure():
@@ -430,11 +489,33 @@ async def test_cloudflares_recorded_habit_of_finishing_twice_with_zero_usage():
         ("https://x.example/accounts/abc/ai/run", "@cf/meta/l", "/accounts/abc/ai/run/@cf/meta/l", "@cf/meta/l"),
         ("https://x.example/accounts/abc/ai/run/@cf/meta/l", "", "/accounts/abc/ai/run/@cf/meta/l", "@cf/meta/l"),
         ("https://x.example/accounts/abc/ai/v1", "@cf/meta/l", "/accounts/abc/ai/v1/chat/completions", "@cf/meta/l"),
+        ("https://x.example/open/m?api-version=2#x", "m", "/open/m/chat/completions?api-version=2", "m"),
+        ("https://x.example/a/ai/run/?gateway=g", "@cf/l", "/a/ai/run/@cf/l?gateway=g", "@cf/l"),
+        ("https://x.example", "m", "/chat/completions", "m"),
     ],
 )
 def test_an_endpoints_address_and_label_follow_from_its_settings(url, name, path, label):
     endpoint = Endpoint(url, name)
     assert (endpoint.address, endpoint.label) == (f"https://x.example{path}", label)
+
+
+async def test_an_address_of_six_numbers_and_one_with_a_password_are_called_and_the_password_is_told_to_nobody(caplog):
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "::1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with ScriptedModel([Reply(status=400, body="no: hunter2hunter2 AIzaSecretInTheQuery")] * 3) as server:
+        locked = server.url.replace("://", "://user:hunter2hunter2@") + "?key=AIzaSecretInTheQuery"
+        with caplog.at_level("DEBUG", "bot"):
+            for address in (f"http://[::1]:{port}/v1", locked):
+                model = OpenAIModel(Endpoint(address, "m"), profile=Profile(), clocks=QUICK, patience=PATIENCE)
+                heard = await ask(model)
+                await model.aclose()
+                assert heard.error is not None
+                said = f"{heard.error} {heard.error.room_text} {caplog.text} {model!r}"
+                assert "hunter2" not in said
+                assert "AIza" not in said
+        assert server.requests[0].path == "/v1/chat/completions?key=AIzaSecretInTheQuery"
+        assert server.requests[0].headers["authorization"].startswith("Basic ")
+    listener.close()
 
 
 async def test_a_finished_reply_is_not_held_up_by_a_connection_that_stays_open():

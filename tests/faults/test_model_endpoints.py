@@ -13,7 +13,7 @@ import trustme
 from bot.drivers.chat_model import Endpoint, OpenAIModel
 from bot.errors import BadInput, ModelError, ModelRefused, ModelTimeout, ModelUnreachable
 from bot.ports import ChatMessage, Findings, Finished, ModelCall, Profile, Text
-from tests.bad_endpoints import CLOCKS, DEADLINE_S, FAULTS, KEY, PATIENCE, A, B, event, stream
+from tests.bad_endpoints import CLOCKS, DEADLINE_S, FAULTS, KEY, PATIENCE, UNHURRIED, A, B, event, stream
 from tests.scripted_model import HANG, Reply, ScriptedModel, chunk
 
 CALL = ModelCall((ChatMessage("user", "Ana: what is our branch naming convention?"),), "naming", Findings(), 64)
@@ -60,6 +60,7 @@ def traced() -> Iterator[None]:
 @pytest.mark.parametrize("name", FAULTS)
 async def test_an_endpoint_that(name: str, server: ScriptedModel, model: OpenAIModel, traced: None):
     reply, expected, partial = FAULTS[name]
+    model._clocks = CLOCKS if expected is ModelTimeout else UNHURRIED
     server.then(reply, reply)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
@@ -83,6 +84,7 @@ async def test_an_endpoint_that(name: str, server: ScriptedModel, model: OpenAIM
     )
 
     server._script[:] = ["And now it works."]
+    model._clocks = UNHURRIED
     assert (await heard_from(model))[0] == "And now it works."
 
 
@@ -100,6 +102,54 @@ async def test_a_reply_that_ran_into_its_limit_says_length(server: ScriptedModel
     _, finished, _ = await heard_from(model)
     assert finished is not None
     assert finished.reason == "length"
+
+
+async def test_a_redirect_is_not_followed_with_the_key(server: ScriptedModel, model: OpenAIModel):
+    async with ScriptedModel(["stolen"]) as other:
+        for status in (301, 302, 303, 307, 308):
+            server.then(Reply(status=status, headers={"location": f"{other.url}/chat/completions"}))
+            _, _, error = await heard_from(model)
+            assert isinstance(error, ModelRefused)
+            assert "no language model at the configured address" in error.room_text
+        assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:hunter2@127.0.0.1:1"),
+        ("HTTP_PROXY", "ftp://user:hunter2@127.0.0.1:1"),
+        ("HTTP_PROXY", "http://user:hunter2@127.0.0.1:port"),
+        ("NO_PROXY", "*[::1"),
+        ("SSL_CERT_FILE", "/nowhere/at/all.pem"),
+    ],
+)
+async def test_a_proxy_or_certificates_that_cannot_be_used_are_told(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    address = "https://models.invalid/v1" if name == "SSL_CERT_FILE" else "http://models.invalid/v1"
+    model = OpenAIModel(Endpoint(address, "m", KEY), profile=Profile(), clocks=CLOCKS, patience=PATIENCE)
+    _, _, error = await heard_from(model)
+    await model.aclose()
+    assert isinstance(error, ModelRefused)
+    assert name in error.room_text or "PROXY" in error.room_text
+    assert "hunter2" not in f"{error} {error.room_text}"
+
+
+async def test_a_proxy_that_refuses_is_told_and_one_set_for_the_world_is_not_asked_for_this_machine(
+    server: ScriptedModel, model: OpenAIModel, monkeypatch
+):
+    async with ScriptedModel(lambda body: Reply(status=407)) as proxy:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://user:hunter2@127.0.0.1:{proxy.port}")
+        server.then("Here.")
+        assert (await heard_from(model))[0] == "Here."
+        assert not proxy.requests
+        far = OpenAIModel(Endpoint("https://models.invalid/v1", "m", KEY), profile=Profile(), patience=PATIENCE)
+        _, _, error = await heard_from(far)
+        await far.aclose()
+    assert isinstance(error, ModelUnreachable)
+    assert "proxy" in error.room_text
+    assert "hunter2" not in f"{error} {error.room_text}"
 
 
 def _unused_port() -> int:

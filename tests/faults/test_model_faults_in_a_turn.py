@@ -6,9 +6,9 @@ import time
 from bot.conversation import Answer, Outcome, SessionKey
 from bot.drivers.chat_model import Endpoint, OpenAIModel
 from bot.drivers.model_wire import Clocks
-from bot.errors import ContextTooLong
+from bot.errors import ContextTooLong, ModelTimeout
 from bot.ports import Profile
-from tests.bad_endpoints import FAULTS, KEY, PATIENCE
+from tests.bad_endpoints import FAULTS, KEY, PATIENCE, UNHURRIED
 from tests.conftest import Build, World
 from tests.fakes import ROOM, turn
 from tests.scripted_model import HANG, Reply, ScriptedModel
@@ -31,12 +31,13 @@ async def ask(world: World, question: str = QUESTION) -> tuple[Answer, float]:
 
 async def a_turn_survives(name: str, build: Build) -> list[str]:
     """Ask over a bad endpoint, then over one that is well again; give what was not as it should be."""
-    reply, _, partial = FAULTS[name]
+    reply, expected, partial = FAULTS[name]
     async with ScriptedModel([reply] * 4) as server:
-        model = over(server)
+        model = over(server, clocks=CLOCKS if expected is ModelTimeout else UNHURRIED)
         world = await build(model=model, turn_timeout_s=TURN_TIMEOUT_S, secrets=(KEY,))
         answer, took = await ask(world)
         server._script[:] = ["Hotfix branches begin with `hotfix/` [1]."]
+        model._clocks = UNHURRIED
         after, _ = await ask(world, "What is a hotfix branch called?")
         kept = [message.text for message in await world.duet.history(SESSION)]
         logged = (await world.duet.prompt_log(SESSION))[0]
