@@ -7,6 +7,7 @@ working folder. To add one, add a field: README's table and `duet config` are ma
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -270,13 +271,24 @@ class Settings:
         if f.metadata["secret"]:
             return masked(value)
         if f.name == "endpoints":
-            return {name: table | {"key": masked(str(table.get("key", "")))} for name, table in (value or {}).items()}
+            return {name: _table_shown(table) for name, table in (value or {}).items()}
+        if isinstance(value, str):
+            return _PASSWORD.sub("…", value)
         return str(value) if isinstance(value, Path) else value
 
 
 def declared() -> list[Field[Any]]:
     """Give the fields that are settings."""
     return [f for f in fields(Settings) if "key" in f.metadata]
+
+
+_PASSWORD = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#\s]*(?=@)")  # in an address, with the name before it
+
+
+def _table_shown(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an endpoint's table with its key and a password in its address masked."""
+    address = _PASSWORD.sub("…", str(table.get("url", "")))
+    return {**table, "url": address, "key": masked(str(table.get("key", "")))}
 
 
 def masked(secret: str) -> str:

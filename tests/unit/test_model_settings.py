@@ -31,6 +31,15 @@ def test_several_models_are_named_in_order_and_their_keys_are_secrets(tmp_path):
     assert "a-very-secret-key" not in str(settings.shown())
 
 
+def test_a_password_in_an_address_is_not_shown(tmp_path):
+    text = (
+        TOML.replace("https://", "https://ada:hunter2@") + "[model]\nurl = 'http://:hunter2@models.example:8080/v1'\n"
+    )
+    shown = str(loaded(tmp_path, text).shown())
+    assert "hunter2" not in shown
+    assert "http://…@models.example:8080/v1" in shown
+
+
 def test_the_list_can_come_from_the_environment(tmp_path):
     assert load_settings(environ={"DUET_MODELS": "model, offline"}, folder=tmp_path).models == ("model", "offline")
 
