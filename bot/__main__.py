@@ -162,8 +162,9 @@ def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
 def search(call: Call, question: tuple[str, ...], limit: int, explain: bool, room: str) -> int:
     """Show the sections of the standards that fit a question best."""
     from adapters.terminal import once
+    from adapters.terminal.inbound import usable
 
-    text = given(question)
+    text = usable(given(question))
     return _with_codex(
         call, lambda codex, _: once.search(codex, text, room, limit=limit, explain=explain, as_json=call.as_json)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -123,7 +124,7 @@ def index_path(settings: Settings) -> Path:
     """Give where the index of this Codex folder lies: one file a folder, all derived and disposable."""
     import hashlib
 
-    digest = hashlib.sha256(str(settings.codex_dir.resolve()).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(os.fsencode(settings.codex_dir.resolve())).hexdigest()[:12]
     settings.home_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return settings.home_dir / f"codex-{digest}.db"
 

@@ -87,6 +87,6 @@ def unusable(text: str) -> str | None:
     if len(text) > MAX_QUESTION_CHARS:
         return (
             f"The question has {len(text):,} characters; the most is {MAX_QUESTION_CHARS:,}. "
-            "Ask a shorter one, or attach the long part as a text file."
+            "Ask a shorter one; in Slack and Discord the long part can be a text file beside it."
         )
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -59,13 +61,15 @@ def _note(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 
 
 def _note_settings(ctx: click.Context, _: click.Parameter, pairs: tuple[str, ...]) -> None:
+    from bot.setting_checks import did_you_mean
     from bot.settings import declared
 
     names = {f.metadata["key"]: f.name for f in declared()}
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or key not in names:
-            raise click.BadParameter(f"{pair!r} is not KEY=VALUE with a key that `duet config` lists.")
+            near = did_you_mean(key, list(names)) if sign else "; a value follows its key: KEY=VALUE"
+            raise click.BadParameter(f"{pair!r} sets nothing{near}")
         ctx.ensure_object(Call).flags[names[key]] = value
 
 
@@ -122,17 +126,21 @@ def done(call: Call, work: Awaitable[int]) -> int:
 
     from bot.errors import DuetError, Incident, attempt
 
-    async def told() -> int | DuetError | BrokenPipeError:
+    async def told() -> int | DuetError | OSError:
         try:
             return await work
-        except (DuetError, BrokenPipeError) as error:
+        except DuetError as error:
             return error
+        except OSError as error:
+            if _is_of_the_output(error):
+                return error
+            raise
 
     result = asyncio.run(attempt(told(), where="at the command line"))
     match result:
         case int():
             return result
-        case BrokenPipeError():
+        case OSError():
             raise result
         case Incident():
             return fail(call.as_json, "incident", result.text, result.id)
@@ -171,6 +179,7 @@ def _our_faults() -> type[Exception]:
 
 def called(cli: click.Command, arguments: list[str]) -> int:
     """Run the program; give its exit code. Raises: ModuleNotFoundError when a dependency is missing."""
+    _mend_streams()
     is_json = "--json" in arguments
     try:
         result = cli.main(arguments, prog_name="duet", standalone_mode=False)
@@ -187,7 +196,25 @@ def called(cli: click.Command, arguments: list[str]) -> int:
         return fail(is_json, "usage", f"{error.format_message()}{hint}", code=EXIT_USAGE)
     except _our_faults() as error:
         return fail(is_json, _kind(error), str(error), code=_code(error))
-    except BrokenPipeError:
-        # The reader has gone (`| head`); what is still buffered must not raise once more at exit.
+    except OSError as error:
+        if not _is_of_the_output(error):
+            return fail(is_json, "failed", f"{error}.")
+        # What is still buffered must not raise once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # else the reader has gone (`| head`), and wants to hear no more
+            click.echo(f"duet: The output cannot be written: {error.strerror}.", err=True)
         return EXIT_FAILED
+
+
+def _is_of_the_output(error: OSError) -> bool:
+    """Tell whether it is stdout that cannot be written: a stream has no name."""
+    return error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
+
+
+def _mend_streams() -> None:
+    """Let a stream that is closed (`>&-`) be empty, and what the output's alphabet lacks be a question mark."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the program runs
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

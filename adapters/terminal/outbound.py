@@ -14,7 +14,7 @@ from bot.checks import Check, Health
 from bot.conversation import Answer, CommandResult, Ended, Outcome, RoomKey, SessionKey, Source, Ticket, TicketState
 from bot.ports import Findings, Hit
 from bot.records import LoggedCall, RoomSummary, UsageRow
-from bot.redaction import neutralised, spelled_out
+from bot.redaction import neutralised, spelled_out, well_formed
 from bot.sections import Document
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -22,7 +22,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 def dumped(value: object) -> str:
     """Give one JSON object, readable, any script as it is."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return well_formed(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -122,7 +122,7 @@ class Database:
                 f"The data folder {self.home} cannot be used ({reason}). Set DUET_HOME to a folder you can write to."
             ) from error
         except sqlite3.OperationalError as error:
-            raise _unusable(error) from error
+            raise _unusable(error, name=f"The database {self.path}") from error
         except sqlite3.DatabaseError as error:
             raise BadInput(
                 f"The database {self.path} is damaged ({error}). Move it away, or put a backup in its place."
@@ -317,17 +317,17 @@ class Database:
             raise _unusable(error) from error
 
 
-def _unusable(error: sqlite3.Error) -> StoreUnavailable:
+def _unusable(error: sqlite3.Error, *, name: str = "The database") -> StoreUnavailable:
     """Give the fault as the front is to hear it: what is wrong, and what a person can do."""
     mends = {
         "SQLITE_BUSY": " Another program holds it: try again in a moment.",
-        "SQLITE_FULL": " Make room on its disk; Duet goes on by itself.",
+        "SQLITE_FULL": " Make room on its disk.",
         "SQLITE_IOERR": " See whether its disk is full or failing.",
         "SQLITE_CANTOPEN": " Let Duet write to its data folder (DUET_HOME), and see whether its disk is full.",
         "SQLITE_READONLY": " Let Duet write to its data folder (DUET_HOME).",
     }
-    name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-    return StoreUnavailable(f"The database cannot be used now: {error}.{mends.get(name, '')}")
+    code = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+    return StoreUnavailable(f"{name} cannot be used now: {error}.{mends.get(code, '')}")
 
 
 def is_locked(path: Path) -> bool:

@@ -6,6 +6,8 @@ import base64
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,3 +232,40 @@ async def test_the_incident_of_a_failed_turn_stands_in_the_log_with_its_room_and
         incident = (await duet.call("ask", CONVENTION, "--json", env=env)).json["error"]["incident"]
     (line,) = [line for line in (duet.folder / "home" / "duet.log").read_text().splitlines() if incident in line]
     assert re.search(r" WARNING bot\.errors \[terminal/local/main [0-9a-f]{32}\] ", line)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_no_traceback(duet: Program, closed: str) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'"{sys.executable}" -m bot ask - {closed}'],
+        cwd=duet.folder, env=duet.env(), input=b" ", capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert b"Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [("config",), ("ask", CONVENTION)])
+def test_an_output_that_is_full_is_one_sentence(duet: Program, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "bot", *arguments],
+            cwd=duet.folder, env=duet.env(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr == b"duet: The output cannot be written: No space left on device.\n"
+
+
+def test_what_the_outputs_alphabet_lacks_is_a_question_mark(duet: Program) -> None:
+    ran = duet("ask", CONVENTION, env={"PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0
+    assert "[1] branch-naming.md ? The convention" in ran.out
+
+
+def test_bytes_that_are_no_text_are_told_like_any_other_fault(duet: Program) -> None:
+    assert duet("config", "--json", "--codex", "/nowhere\udcff").json["settings"]["codex"]["value"] == "/nowhere\ufffd"
+    assert_told_as_json(duet("search", "--json", "--codex", "/nowhere\udcff", "branch"), 2, "codex_unreadable")
+
+
+def test_a_flag_that_names_no_setting_names_the_nearest(duet: Program) -> None:
+    assert "did you mean http.port?" in duet("config", "--set", "http.prot=1").err
