@@ -94,10 +94,13 @@ def _text(holder: Payload) -> str:
 
 
 def _rich_text(element: Payload) -> str:
-    inner = list_at(element, "elements")
     if text_at(element, "type") == "rich_text_list":
-        return "\n".join(f"• {_rich_text(item)}" for item in inner)
-    return "".join(map(_inline, inner))
+        return "\n".join(f"• {_line(item)}" for item in list_at(element, "elements"))
+    return _line(element)
+
+
+def _line(element: Payload) -> str:
+    return "".join(map(_inline, list_at(element, "elements")))
 
 
 def _inline(element: Payload) -> str:

@@ -150,6 +150,20 @@ def test_a_button_that_makes_no_sense_is_none(action: str, value: str) -> None:
     assert press(action, value) is None
 
 
+def test_a_shortcut_carries_what_its_message_forwards() -> None:
+    body = {
+        "type": "message_action",
+        "callback_id": "ask_duet",
+        "trigger_id": "t",
+        "channel": {"id": "C1"},
+        "user": {"id": "U2", "name": "bob"},
+        "message": {"ts": "10.2", "text": "", "user": "U1", "attachments": [{"is_share": True, "text": "may I?"}]},
+    }
+    asked = hear_shortcut(body, ME, now_ms=1)
+    assert isinstance(asked, Asked)
+    assert asked.turn.text.endswith("> may I?")
+
+
 def test_shortcuts_carry_the_message() -> None:
     body = {
         "type": "message_action",
@@ -187,6 +201,18 @@ NOISE: list[Any] = [
 ]
 
 
+SHARES: list[Any] = [
+    {
+        "is_share": True,
+        "text": "",
+        "author_id": "U2",
+        "files": [{"id": "F2"}],
+        "message_blocks": [{"message": {"blocks": [{"type": "rich_text", "elements": [{"type": "rich_text_list"}]}]}}],
+    },
+    {"title": "t", "fields": [{"title": "a", "value": "b"}], "blocks": [{"type": "section", "text": {"text": "x"}}]},
+]
+
+
 def mutated(value: Any, chance: random.Random) -> Any:
     """Give the value with something missing, wrong, doubled or deeper."""
     value = copy.deepcopy(value)
@@ -211,6 +237,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
 def test_ten_thousand_bent_payloads_are_read_without_a_fault() -> None:
     chance = random.Random(20261201)
     events = [{"event": row["event"]} for row in ROWS]
+    events += [{"event": row["event"] | {"attachments": SHARES}} for row in ROWS]
     body: dict[str, Any] = {
         "channel_id": "C1",
         "user_id": "U1",
@@ -223,7 +250,7 @@ def test_ten_thousand_bent_payloads_are_read_without_a_fault() -> None:
         "user": {"id": "U2", "name": "b", "team_id": "T1"},
         "channel": {"id": "C1"},
         "container": {"thread_ts": "1.1"},
-        "message": {"ts": "1.1", "thread_ts": "1.1", "text": "x", "files": [{"id": "F"}]},
+        "message": {"ts": "1.1", "thread_ts": "1.1", "text": "x", "files": [{"id": "F"}], "attachments": SHARES},
         "actions": [{"action_id": "duet_approve", "value": "v"}],
         "type": "message_action",
         "callback_id": "ask_duet",
