@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bot.drivers.sandbox import DockerSandbox
 
 TINY = "duet-sandbox-tiny:latest"
 FULL = "duet-sandbox:latest"
+PROBE_EVERY_S = 0.02
 
 
 def engine_address() -> str:
@@ -109,6 +110,37 @@ async def run(sandbox: Any, code: str, *, where: RoomKey | None = None, generati
     """Run one command in the sandbox."""
     result: CommandResult = await sandbox.run(Command("key", where or room(), generation, code))
     return result
+
+
+async def begun(sandbox: Any, code: str, *, where: RoomKey | None = None) -> asyncio.Task[CommandResult]:
+    """Start a command that says something first, and give it once it has."""
+    said = asyncio.Event()
+    command = Command("key", where or room(), 0, code)
+    task: asyncio.Task[CommandResult] = asyncio.create_task(sandbox.run(command, on_output=lambda text: said.set()))
+    waiting = asyncio.create_task(said.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    assert said.is_set(), task.result()
+    return task
+
+
+@contextlib.asynccontextmanager
+async def stopwatch() -> AsyncIterator[Callable[[], float]]:
+    """Give the seconds since now, without those that the machine took: a probe beside tells how late it is woken."""
+    began, late = time.monotonic(), 0.0
+
+    async def probe() -> None:
+        nonlocal late
+        while True:
+            due = time.monotonic() + PROBE_EVERY_S
+            await asyncio.sleep(PROBE_EVERY_S)
+            late += max(0.0, time.monotonic() - due - PROBE_EVERY_S)  # a little late is every timer
+
+    task = asyncio.create_task(probe())
+    try:
+        yield lambda: time.monotonic() - began - late
+    finally:
+        task.cancel()
 
 
 async def until(condition: Any, *, within_s: float = 10.0) -> None:

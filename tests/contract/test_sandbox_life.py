@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from bot.conversation import Ended
 from bot.drivers.ledger import SandboxState
 from bot.drivers.sandbox import DockerSandbox
 from bot.errors import BadInput, SandboxUnavailable
-from tests.sandbox_engine import Bench, bench, closing, engine_address, room, run
+from tests.sandbox_engine import Bench, begun, bench, closing, engine_address, room, run, stopwatch
 
 IDLE_MS = 6_000
 
@@ -68,10 +67,9 @@ async def test_a_sandbox_idle_for_a_day_goes_with_its_files(place: Bench, sandbo
 
 @pytest.mark.slow
 async def test_a_room_in_use_is_neither_saved_nor_stopped(place: Bench, sandbox: DockerSandbox) -> None:
-    task = asyncio.create_task(run(sandbox, "sleep 1; echo done"))
-    await asyncio.sleep(0.8)
+    task = await begun(sandbox, "echo in; sleep 1; echo done")
     await sandbox.upkeep.sweep(place.now_ms + 90_000_000)
-    assert (await task).stdout == "done\n"
+    assert (await task).stdout == "in\ndone\n"
 
 
 async def test_a_dirty_workspace_is_saved_at_the_end_and_found_at_the_next_start(place: Bench) -> None:
@@ -105,8 +103,7 @@ async def test_a_killed_process_leaves_rooms_that_the_next_takes_over_and_orphan
 
 async def test_what_a_killed_process_left_running_is_ended_before_the_next_command(place: Bench) -> None:
     killed = place.sandbox(timeout_s=30)
-    task = asyncio.create_task(run(killed, "sleep 28"))
-    await asyncio.sleep(1.0)
+    task = await begun(killed, "echo in; sleep 28")
     async with closing(place.sandbox()) as heir:
         hold = killed.upkeep._rooms.locks
         assert await hold.try_hold(next(iter(hold._turns))) is None
@@ -202,8 +199,7 @@ async def test_a_container_killed_from_outside_in_the_middle_is_said_and_the_roo
     await run(sandbox, "echo kept > f")
     await sandbox.settled()
     await sandbox.upkeep.sweep(place.now_ms + IDLE_MS)
-    task = asyncio.create_task(run(sandbox, "sleep 20"))
-    await asyncio.sleep(0.6)
+    task = await begun(sandbox, "echo in; sleep 20")
     with contextlib.closing(place.client()) as client:
         client.kill(place.containers()[0]["Id"])
     result = await task
@@ -247,12 +243,11 @@ async def test_a_sandbox_that_cannot_be_emptied_is_restarted_with_its_saved_file
 
 
 async def test_destroying_ends_the_running_command(sandbox: DockerSandbox, place: Bench) -> None:
-    task = asyncio.create_task(run(sandbox, "sleep 20"))
-    await asyncio.sleep(0.8)
-    began = time.monotonic()
-    await sandbox.destroy(room(), through=0)
-    assert (await task).ended is Ended.KILLED
-    assert time.monotonic() - began < 5
+    task = await begun(sandbox, "echo in; sleep 20")
+    async with stopwatch() as seconds:
+        await sandbox.destroy(room(), through=0)
+        assert (await task).ended is Ended.KILLED
+        assert seconds() < 5
     assert place.containers() == []
     assert (await run(sandbox, "true", generation=0)).ended is Ended.NOT_STARTED
 
@@ -303,10 +298,10 @@ async def test_a_missing_image_says_what_to_run(place: Bench) -> None:
 async def test_an_engine_that_is_away_is_told_at_once(tmp_path: Path) -> None:
     place = Bench(tmp_path, f"unix://{tmp_path}/none.sock")
     async with closing(place.sandbox()) as sandbox:
-        began = time.monotonic()
-        with pytest.raises(SandboxUnavailable, match="no socket at its address") as fault:
-            await run(sandbox, "true")
-        assert time.monotonic() - began < 5
+        async with stopwatch() as seconds:
+            with pytest.raises(SandboxUnavailable, match="no socket at its address") as fault:
+                await run(sandbox, "true")
+            assert seconds() < 5
         assert "Start Docker" in fault.value.mend
         await sandbox.upkeep.sweep(0)
         await sandbox.upkeep.reconcile()
