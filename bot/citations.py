@@ -62,13 +62,14 @@ class _Ground:
     section: Section
     plain: str
     passages: tuple[Gist, ...]
+    sentences: tuple[str, ...]
 
     def support(self, claim: Gist) -> float:
         return max(support(claim, passage) for passage in self.passages)
 
     def denies(self, claim: str) -> bool:
         """Say whether the section has the claim's words only for its opposite."""
-        alike = [found for sentence in sentences(self.section.text) for found in mirrored(claim, sentence)]
+        alike = list(mirrored(claim, self.sentences))
         return bool(alike) and not max(alike)[1]
 
 
@@ -153,10 +154,11 @@ def _bare(claims: list[_Claim]) -> list[_Claim]:
 
 def _ground(number: int, section: Section) -> _Ground:
     name = gist(section.breadcrumb)
-    parts = [gist(sentence) for sentence in sentences(section.text)]
+    said = tuple(sentences(section.text))
+    parts = [gist(sentence) for sentence in said]
     starts = range(max(1, len(parts) - NEIGHBOURS + 1))
     passages = tuple(_together([name, *parts[start : start + NEIGHBOURS]]) for start in starts)
-    return _Ground(number, section, _plain(f"{section.breadcrumb}\n{section.text}"), passages)
+    return _Ground(number, section, _plain(f"{section.breadcrumb}\n{section.text}"), passages, said)
 
 
 def _together(gists: Sequence[Gist]) -> Gist:

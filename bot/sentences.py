@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -241,15 +241,24 @@ _QUALIFIED = re.compile(
 )
 _CLAUSE_END = re.compile(r"[,;:，；：]\s*|\s[-–—]\s")
 _PART_END = re.compile(rf"{_CLAUSE_END.pattern}|\s(?:and|but|that|which|who|when|where|so|because)\s")
+LEAST_MIRRORED = 3  # content words
 MIRRORED = 0.75  # of the content words of two clauses taken together are in both
 
 
-def mirrored(claim: str, ground: str) -> Iterator[tuple[float, bool]]:
-    """Give (how alike, whether they agree) for each clause of `ground` that has nearly the claim's words."""
+@lru_cache(maxsize=2_000)
+def _clauses(sentence: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Give the clauses of a sentence, each with its content words but for "not"; every claim is held against them."""
+    found = {sentence, *_CLAUSE_END.split(sentence), *_PART_END.split(sentence)}
+    return tuple((clause, gist(_NEGATIVE.sub(" ", clause)).stems) for clause in found)
+
+
+def mirrored(claim: str, grounds: Iterable[str]) -> Iterator[tuple[float, bool]]:
+    """Give (how alike, whether they agree) for each clause of these sentences that has nearly the claim's words."""
     mine = gist(_NEGATIVE.sub(" ", claim)).stems
-    for clause in {ground, *_CLAUSE_END.split(ground), *_PART_END.split(ground)}:
-        theirs = gist(_NEGATIVE.sub(" ", clause)).stems
-        if len(mine & theirs) < max(3, MIRRORED * len(mine | theirs)):
+    if len(mine) < LEAST_MIRRORED:
+        return
+    for clause, theirs in (clause for ground in grounds for clause in _clauses(ground)):
+        if len(mine & theirs) < max(LEAST_MIRRORED, MIRRORED * len(mine | theirs)):
             continue
         if not (_QUALIFIED.search(claim) or _QUALIFIED.search(clause)):
             one, other = (set(_WORD.findall(_NEGATIVE.sub(" ", text.lower()))) for text in (claim, clause))
