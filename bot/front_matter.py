@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import yaml
 
+from bot.redaction import well_formed
+
 LIMIT_LINES = 200  # a rule at the top of a page is no front matter just because another one follows far below
 
 _CLOSERS = {"---": ("---", "..."), "+++": ("+++",)}
@@ -54,7 +56,7 @@ def read_front_matter(lines: Sequence[str]) -> FrontMatter:
     title = table.get("title")
     return FrontMatter(
         end + 1,
-        title=" ".join(str(title).split()) if isinstance(title, (str, int, float)) else "",
+        title=_text(title) if isinstance(title, (str, int, float)) else "",
         aliases=_words(table.get("aliases")),
         channels=_words(table["channels"]) if "channels" in table else None,
     )
@@ -66,5 +68,9 @@ def _words(value: object) -> tuple[str, ...]:
         value = value.split(",")
     if not isinstance(value, list):
         return ()
-    texts = (" ".join(str(item).split()) for item in value if isinstance(item, (str, int)))
+    texts = (_text(item) for item in value if isinstance(item, (str, int)))
     return tuple(text for text in texts if text)
+
+
+def _text(value: object) -> str:
+    return well_formed(" ".join(str(value).split()))  # YAML's escapes can make half a character

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.errors import CodexUnreadable
+from bot.redaction import well_formed
 
 GLOBS = ("*.md", "*.mdx", "*.markdown")
 LIMIT_BYTES = 16 * 1024 * 1024
@@ -53,10 +55,10 @@ def find_files(folder: Path, *, globs: Sequence[str] = GLOBS) -> tuple[list[Foun
             found.append(file)
     taken = {file.path for file in found} if links else set()
     for name, path in links:
-        target = path.resolve()
+        target = Path(os.path.realpath(path))  # unlike `resolve`, it gives a loop as it stands
         if not target.is_relative_to(root):
             faults.append(f"{name}: it is a link that leads out of the Codex folder, and is not followed.")
-        elif str(target) not in taken and target.is_file() and (file := _looked_at(name, target, faults)):
+        elif str(target) not in taken and not target.is_dir() and (file := _looked_at(name, target, faults)):
             found.append(file)
             taken.add(file.path)
     return sorted(found, key=lambda file: file.name), faults
@@ -71,7 +73,9 @@ def _walk(root: str, globs: Sequence[str], faults: list[str]) -> Iterator[tuple[
         try:
             with os.scandir(os.path.join(root, below)) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
+                    if (readable := well_formed(entry.name)) != entry.name:
+                        faults.append(f"{below}{readable}: its name is not UTF-8, and it was skipped.")
+                    elif entry.is_dir(follow_symlinks=False):
                         if not entry.name.startswith(".") and entry.name not in _SKIPPED_FOLDERS:
                             waiting.append(f"{below}{entry.name}/")
                     elif accepts(below, entry.name):
@@ -97,11 +101,14 @@ def _matcher(globs: Sequence[str]) -> Callable[[str, str], bool]:
 
 def _looked_at(name: str, entry: os.DirEntry[str] | Path, faults: list[str]) -> FoundFile | None:
     try:
-        stat = entry.stat()
+        seen = entry.stat()
     except OSError as error:
         faults.append(f"{name}: it cannot be read ({error.strerror}).")
         return None
-    return FoundFile(name, os.fspath(entry), stat.st_size, stat.st_mtime_ns)
+    if not stat.S_ISREG(seen.st_mode):  # reading a pipe would wait for ever
+        faults.append(f"{name}: it is no file and was skipped.")
+        return None
+    return FoundFile(name, os.fspath(entry), seen.st_size, seen.st_mtime_ns)
 
 
 def decode(data: bytes, name: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from bot.drivers.codex_rows import Known, Match, Shelf, Table
 from bot.drivers.codex_text import clean, letters_expression, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 7  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 8  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 LETTERS_UP_TO_CHUNKS = 20_000
 CANDIDATES = 200  # chunks that the full-text index gives for one question
@@ -239,6 +239,11 @@ class Index:
             )
             for number, name, title, sections, faults, channels in rows
         ]
+
+    def channels_of(self, document: str) -> tuple[str, ...] | None:
+        """Give the channels that a document is bound to; None where it is bound to none, or unknown."""
+        row = self._db.execute("select channels from document where name = ?", (document,)).fetchone()
+        return None if row is None or row[0] is None else tuple(json.loads(row[0]))
 
     def matches(self, question: str, *, shut: Iterable[int] = (), limit: int = CANDIDATES) -> list[Match]:
         """Give the chunks that share words with `question`, best first; none of the documents in `shut`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.drivers.codex_files import FoundFile, decode, find_files
+from bot.drivers.codex_files import LIMIT_BYTES, FoundFile, decode, find_files
 from bot.drivers.codex_index import Index
 from bot.sections import Document, Parsed, parse_document
 
@@ -57,7 +57,8 @@ def _take_in(index: Index, file: FoundFile, known_sha: bytes, skipped: list[str]
     """Index `file` if it holds something else than `known_sha` says; say whether it did."""
     seen_ns = time.time_ns()
     try:
-        data = Path(file.path).read_bytes()
+        with open(file.path, "rb") as opened:
+            data = opened.read(LIMIT_BYTES + 1)
     except OSError as error:
         skipped.append(f"{file.name}: it cannot be read ({error.strerror}).")
         return False
@@ -66,6 +67,10 @@ def _take_in(index: Index, file: FoundFile, known_sha: bytes, skipped: list[str]
         index.touch(file, seen_ns=seen_ns)
         return False
     text, fault = decode(data, file.name)
-    unread = Parsed(Document(file.name, file.name, 0, (fault,)), ())
-    index.replace(file, unread if fault else parse_document(text, file.name), sha=sha, seen_ns=seen_ns)
+    if fault:
+        # It stays bound as it was while it could be read: not even its name is for other rooms.
+        parsed = Parsed(Document(file.name, file.name, 0, (fault,)), (), channels=index.channels_of(file.name))
+    else:
+        parsed = parse_document(text, file.name)
+    index.replace(file, parsed, sha=sha, seen_ns=seen_ns)
     return True

@@ -29,6 +29,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINED = re.compile(r"(?<![^\W_])[^\W_]+(?:[-_./:#][^\W_]+)+")
 
 _CLEANERS = (
+    (re.compile(r"[!-~]{1000,}"), " "),  # an image in base64, say: no words, and slow to look through
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and images to their words
     (re.compile(r"^\[[^\]]+\]:\s*\S+.*$", re.MULTILINE), ""),  # link definitions
     (re.compile(r"<%.*?%>|<!--.*?-->|\{/\*.*?\*/\}", re.DOTALL), " "),
