@@ -19,6 +19,7 @@ from adapters.web import (
     envelope,
     machines,
     openai_api,
+    openai_errors,
     reading,
     routes_copilot,
     routes_duet,
@@ -130,7 +131,11 @@ def build_app(desk: desks.Desk, guard: guards.Guard, extra_routes: Sequence[Extr
     page = pages.Page(guard, pages.load_files())
     app = web.Application(
         client_max_size=MAX_BODY_BYTES,
-        middlewares=[envelope.middleware(metrics, page.show), guards.middleware(guard)],
+        middlewares=[
+            openai_errors.middleware,
+            envelope.middleware(metrics, page.show),
+            guards.middleware(guard),
+        ],
     )
     app.on_response_prepare.append(guards.bind_browser)
     app.add_routes(

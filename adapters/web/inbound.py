@@ -116,6 +116,11 @@ class Fields:
             self.fault(name, "Expected true or false")
         return value is True
 
+    def inner(self, name: str) -> Fields:
+        """Give the fields of an optional object; none where it is anything else."""
+        value = self._values.get(name)
+        return Fields(value if isinstance(value, dict) else {})
+
     def fault(self, name: str, sentence: str) -> None:
         self._faults.setdefault(name, []).append(sentence)
 

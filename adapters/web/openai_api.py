@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -22,6 +22,7 @@ from adapters.web.desk import Desk, caller_of, stream
 from bot.conversation import Answer, Drafted, Event, Settled, Turn
 
 MODEL = "duet"
+THE_MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "duet"}
 SESSION_HEADER = "X-Duet-Session"
 MAX_REMEMBERED = 4_096
 MAX_MESSAGES = 1_000
@@ -61,6 +62,7 @@ class Completion:
     user_id: str | None
     turn_id: str | None
     streams: bool
+    wants_usage: bool  # at the end of a stream
 
 
 def routes(desk: Desk) -> list[web.RouteDef]:
@@ -68,9 +70,12 @@ def routes(desk: Desk) -> list[web.RouteDef]:
     conversations = Conversations()
 
     async def models(request: web.Request) -> web.Response:
-        return web.json_response(
-            {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "duet"}]}
-        )
+        return web.json_response({"object": "list", "data": [THE_MODEL]})
+
+    async def model(request: web.Request) -> web.Response:
+        if request.match_info["model"] != MODEL:
+            return web.json_response({"error": f"there is one model here: {MODEL}"}, status=404)
+        return web.json_response(THE_MODEL)
 
     async def complete(request: web.Request) -> web.StreamResponse:
         asked = parse(request, await inbound.json_fields(request))
@@ -91,15 +96,18 @@ def routes(desk: Desk) -> list[web.RouteDef]:
             usage = await _usage(desk, turn)
             return web.json_response(_completion(turn, reply, usage), headers={SESSION_HEADER: session_id})
         await desk.duet.hear(turn, direct=True)
-        writer = ChunkWriter(turn)
-        response = await stream(
-            request, desk, desk.duet.follow(turn.room, turn.id), writer, headers={SESSION_HEADER: session_id}
-        )
+        writer = ChunkWriter(turn, wants_usage=asked.wants_usage)
+        events = _counted(desk, turn, writer)
+        response = await stream(request, desk, events, writer, headers={SESSION_HEADER: session_id})
         if writer.is_done:
             remember(writer.sent)
         return response
 
-    return [web.get("/v1/models", models), web.post("/v1/chat/completions", complete)]
+    return [
+        web.get("/v1/models", models),
+        web.get("/v1/models/{model:[^/]+}", model),
+        web.post("/v1/chat/completions", complete),
+    ]
 
 
 # ── In ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +123,8 @@ def parse(request: web.Request, fields: inbound.Fields) -> Completion:
     turn_id = inbound.chosen_turn_id(request, fields)
     fields.check()
     *earlier, last = said
-    return Completion(last.text, tuple(earlier), _named_session(request), user_id, turn_id, streams)
+    wants_usage = fields.inner("stream_options").flag("include_usage")
+    return Completion(last.text, tuple(earlier), _named_session(request), user_id, turn_id, streams, wants_usage)
 
 
 def _named_session(request: web.Request) -> str | None:
@@ -200,6 +209,14 @@ async def _usage(desk: Desk, turn: Turn) -> Mapping[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
 
 
+async def _counted(desk: Desk, turn: Turn, writer: ChunkWriter) -> AsyncIterator[Event]:
+    """Give the turn's events; before its last the writer gets what the turn used, where that was asked for."""
+    async for event in desk.duet.follow(turn.room, turn.id):
+        if isinstance(event, Settled) and writer.wants_usage:
+            writer.usage = await _usage(desk, turn)
+        yield event
+
+
 _UNCOUNTED = re.compile(r"\s+|\[\d+\]")
 _MARKER = re.compile(r" ?\[\d+\]")
 
@@ -224,8 +241,10 @@ def rest_of(text: str, sent: str) -> str | None:
 class ChunkWriter:
     """Turns a turn's events into chunks; what was sent cannot be taken back, so drafts go out only while they grow."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, wants_usage: bool = False) -> None:
         self._turn = turn
+        self.wants_usage = wants_usage
+        self.usage: Mapping[str, int] = {}
         self.sent = ""
         self.is_done = False
 
@@ -252,9 +271,15 @@ class ChunkWriter:
         found = rest_of(text, self.sent)
         rest = f"\n\n---\n\n{text}" if found is None else found
         self.sent, self.is_done = self.sent + rest, True
-        return (self._chunk({"content": rest}) if rest else b"") + self._chunk({}, finish="stop") + b"data: [DONE]\n\n"
+        last = self._chunk({"content": rest}) if rest else b""
+        used = self._event([], usage=dict(self.usage)) if self.wants_usage else b""
+        return last + self._chunk({}, finish="stop") + used + b"data: [DONE]\n\n"
 
     def _chunk(self, delta: outbound.JsonObject, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        chunk = _envelope(self._turn, "chat.completion.chunk") | {"choices": [choice]}
+        return self._event([{"index": 0, "delta": delta, "finish_reason": finish}])
+
+    def _event(self, choices: list[outbound.JsonObject], *, usage: outbound.JsonObject | None = None) -> bytes:
+        chunk = _envelope(self._turn, "chat.completion.chunk") | {"choices": choices}
+        if self.wants_usage:
+            chunk["usage"] = usage  # null but in the one that tells it
         return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.web.openai_api import rest_of
 from tests.adapters.web.fake_duet import ANSWER, FakeDuet
-from tests.adapters.web.serving import Api, Reply
+from tests.adapters.web.serving import Api, Reply, calling
 
 PATH = "/v1/chat/completions"
 
@@ -28,7 +28,9 @@ def text_of(reply: Reply) -> str:
 
 
 async def test_the_one_model_is_listed(api: Api) -> None:
-    assert [model["id"] for model in (await api.get("/v1/models")).json["data"]] == ["duet"]
+    (model,) = (await api.get("/v1/models")).json["data"]
+    assert (await api.get("/v1/models/duet")).json == model
+    assert model["id"] == "duet"
 
 
 async def test_a_completion_holds_the_answer_and_its_sources(api: Api) -> None:
@@ -45,6 +47,18 @@ async def test_a_streamed_completion_is_the_same_text(api: Api) -> None:
     assert chunks(streamed)[0]["choices"][0]["delta"]["role"] == "assistant"  # type: ignore[index]
     assert chunks(streamed)[-1]["choices"][0]["finish_reason"] == "stop"  # type: ignore[index]
     assert len(chunks(streamed)) > 4
+
+
+async def test_a_stream_ends_with_its_usage_where_that_is_asked_for(api: Api) -> None:
+    body = {"messages": [said("user", "hotfixes?")], "stream": True, "stream_options": {"include_usage": True}}
+    *others, last = chunks(await api.post(PATH, body))
+    assert last["choices"] == []
+    assert last["usage"] == {"prompt_tokens": 812, "completion_tokens": 64, "total_tokens": 876}
+    assert {chunk["usage"] for chunk in others} == {None}
+    for nothing in (None, 7, {}, {"include_usage": None}):
+        told = await api.post(PATH, body | {"stream_options": nothing})
+        assert told.status == 200
+        assert "usage" not in chunks(told)[-1]
 
 
 async def test_a_follow_up_goes_into_the_same_session_and_asks_only_the_question(api: Api, duet: FakeDuet) -> None:
@@ -101,8 +115,29 @@ async def test_text_parts_are_joined(api: Api, duet: FakeDuet) -> None:
 async def test_what_is_no_conversation_is_refused(api: Api, duet: FakeDuet, messages: object) -> None:
     reply = await api.post(PATH, {"messages": messages})
     assert reply.status == 400
-    assert "messages" in reply.json["details"]
+    assert (reply.json["error"]["type"], reply.json["error"]["param"]) == ("invalid_request_error", "messages")
+    assert "messages: " in reply.json["error"]["message"]
     assert duet.heard == []
+
+
+async def test_faults_have_the_shape_that_such_clients_read(duet: FakeDuet) -> None:
+    token = "correct horse battery staple"
+    body = {"messages": [said("user", "hi")]}
+    async with calling(duet, http_token=token) as api:
+        faults = [await api.post(PATH, body, headers={"Authorization": "Bearer wrong"})]
+        api.headers = {"Authorization": f"Bearer {token}"}
+        faults += [await api.get("/v1/models/gpt-9"), await api.get(PATH), await api.post(PATH, "{")]
+        duet.store_is_down = True
+        faults.append(await api.post(PATH, body))
+    assert [(fault.status, fault.json["error"]["type"]) for fault in faults] == [
+        (401, "authentication_error"),
+        (404, "not_found_error"),
+        (405, "invalid_request_error"),
+        (400, "invalid_request_error"),
+        (503, "server_error"),
+    ]
+    assert faults[0].headers["WWW-Authenticate"] == "Bearer"
+    assert faults[-1].headers["Retry-After"]
 
 
 @pytest.mark.parametrize(
