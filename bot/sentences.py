@@ -174,7 +174,7 @@ def gist(text: str) -> Gist:
     for hour, minute in _TIME.findall(text):
         exact |= {f"{hour}:{minute}", hour}
     text = _TIME.sub(" ", text)
-    words = [word.lower() for word in _WORD.findall(_UNSPACED.sub(_paired, text))]
+    words = {word.lower() for word in _WORD.findall(_UNSPACED.sub(_paired, text))}
     stems = {stem(word) for word in words if not (word in _COMMON or word in _NUMBER_WORDS or word.isdigit())}
     exact |= {_digits(word) for word in (*words, *_HAN_NUMBER.findall(text))} - {""}
     return Gist(frozenset(stems), frozenset({*exact, *_NUMBER.findall(text)}), frozenset(_measures(text)))
@@ -249,12 +249,18 @@ MIRRORED = 0.75  # of the content words of two clauses taken together are in bot
 def _clauses(sentence: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """Give the clauses of a sentence, each with its content words but for "not"; every claim is held against them."""
     found = {sentence, *_CLAUSE_END.split(sentence), *_PART_END.split(sentence)}
-    return tuple((clause, gist(_NEGATIVE.sub(" ", clause)).stems) for clause in found)
+    return tuple((clause, _affirmed(clause)) for clause in found)
+
+
+@lru_cache(maxsize=2_000)
+def _affirmed(text: str) -> frozenset[str]:
+    """Give the content words of a text but for "not"."""
+    return gist(_NEGATIVE.sub(" ", text)).stems
 
 
 def mirrored(claim: str, grounds: Iterable[str]) -> Iterator[tuple[float, bool]]:
     """Give (how alike, whether they agree) for each clause of these sentences that has nearly the claim's words."""
-    mine = gist(_NEGATIVE.sub(" ", claim)).stems
+    mine = _affirmed(claim)
     if len(mine) < LEAST_MIRRORED:
         return
     for clause, theirs in (clause for ground in grounds for clause in _clauses(ground)):
