@@ -172,7 +172,9 @@ class Answering:
         return await self._run_or_ask(scene)
 
     async def _run_or_ask(self, scene: Scene) -> Answer:
-        await self._lay_out(scene)
+        laid = await self._lay_out(scene)
+        if laid and not scene.question.strip():
+            return scene.made(f"In the sandbox now: {', '.join(laid)}. Say what to do with it.", covered=None)
         if why_not := unusable(scene.question):
             return scene.refused(why_not)
         if scene.is_run:
@@ -212,11 +214,11 @@ class Answering:
         if (scene.author.name, scene.question) != (scene.turn.turn.author.name, scene.turn.turn.text):
             await self._store.know_author(scene.turn, scene.author, said)
 
-    async def _lay_out(self, scene: Scene) -> None:
-        """Put the files that came with the turn into the room's workspace, if its author may work there."""
-        around = scene.surroundings
+    async def _lay_out(self, scene: Scene) -> list[str]:
+        """Put the files that came with the turn into the room's workspace, if its author may work there; name them."""
+        around, laid = scene.surroundings, list[str]()
         if around is None or refusal(Action.RUN, scene.author, self._policy):
-            return
+            return laid
         texts = dict(around.files)
         for name, data in around.uploads:
             putting = self._sandbox.put(scene.turn.turn.room, scene.turn.room_generation, name, data)
@@ -228,7 +230,9 @@ class Answering:
                 continue
             text = texts.pop(name, f"[{len(data):,} bytes, not shown here]")
             texts[f"{name} (in the working folder)"] = text
+            laid.append(f"`{name.replace('`', '_')}`")
         scene.surroundings = replace(around, files=tuple(texts.items()))
+        return laid
 
     async def _run_directly(self, scene: Scene) -> Answer:
         await self._store.plan_run(scene.turn, scene.question.strip())

@@ -338,7 +338,7 @@ class SlackFront:
     async def _show_sources(self, wanted: SourcesWanted) -> None:
         answer = await self._duet.answer(wanted.room, wanted.turn)
         found = [(s, self._duet.section(wanted.room, s.section_id)) for s in answer.sources] if answer else []
-        await self.calls.open_window(wanted.trigger, panels.sources_window(answer, found))
+        await self.calls.open_window(wanted.trigger, panels.sources_window(found))
 
     async def _closed(self, ack: AsyncAck) -> None:
         await ack()

@@ -24,9 +24,10 @@ _SPOKEN = ("", "file_share", "thread_broadcast", "message_share")
 # Stands among a turn's files where its message forwards others: what they say is fetched after the claim.
 FORWARDED = "forwarded:"
 _MAX_TEXT = 40_000
-# What is asked where somebody hands over a message or a file without a word.
 ABOUT_MESSAGE = "What do our standards say about this message?"
-ABOUT_FILE = "What do our standards say about this file?"
+# What is asked where somebody hands over a message or a file without a word; a search has nothing to find in it, so
+# that it looks for what was handed over.
+ABOUT_THIS = "What about this?"
 
 
 class Follow(StrEnum):

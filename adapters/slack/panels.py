@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from adapters.slack import blocks
 from adapters.slack.blocks import Block
 from adapters.slack.wording import as_word, escaped, link, one_line
-from bot.conversation import Answer, Json, Source, Turn
+from bot.conversation import Json, Source, Turn
 from bot.duet import Status
-from bot.ports import Findings
 from bot.sections import Document, Section
 
 WINDOW_BLOCKS = 95
@@ -106,11 +105,9 @@ def home_view() -> dict[str, Json]:
     return {"type": "home", "blocks": [blocks.section(HELP)]}
 
 
-def sources_window(answer: Answer | None, sections: Sequence[tuple[Source, Section | None]]) -> dict[str, Json]:
+def sources_window(sections: Sequence[tuple[Source, Section | None]]) -> dict[str, Json]:
     """Give a window with every section that an answer rests on, in full."""
     content: list[Block] = []
-    if answer is None:
-        content = [blocks.section("This answer is gone: the conversation was reset.")]
     for source, found in sections:
         place = " › ".join(filter(None, (source.document, source.heading.replace(" > ", " › "))))
         content.append(blocks.section(f"*{source.number}.* {link(source.url, place)}, line {source.line}"))
@@ -118,10 +115,6 @@ def sources_window(answer: Answer | None, sections: Sequence[tuple[Source, Secti
             blocks.prose(found.text) if found and found.text.strip() else blocks.small(escaped(source.quote) or "gone")
         )
     if not content:
-        content = [blocks.section("This answer names no sources.")]
+        content = [blocks.section("This answer is gone: the conversation was reset.")]
     title: Json = {"type": "plain_text", "text": "Sources"}
     return {"type": "modal", "title": title, "blocks": list[Json](content[:WINDOW_BLOCKS])}
-
-
-def found_sections(findings: Findings) -> list[Section]:
-    return [hit.section for hit in findings.hits]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from adapters.slack.calls import Calls, patiently
 from adapters.slack.files import Files
 from adapters.slack.identity import Identity
-from adapters.slack.inbound import ABOUT_FILE, ABOUT_MESSAGE, FORWARDED, brought_by
+from adapters.slack.inbound import ABOUT_THIS, FORWARDED, brought_by
 from adapters.slack.messages import Said, forwarded_in, said_in
 from adapters.slack.payload import Payload, text_at
 from adapters.slack.wording import mentioned, named, one_line
@@ -67,7 +67,7 @@ class Looking:
                 text = named(turn.text, await self._names(mentioned(turn.text)))
         except TimeoutError:
             return Surroundings(author, notes=("Slack was slow: the thread and the files were not read.",))
-        text = text or (ABOUT_MESSAGE if forwarded else ABOUT_FILE if texts else "")
+        text = text or (ABOUT_THIS if forwarded or texts else "")
         return Surroundings(author, text, (*thread, *forwarded), texts, uploads, notes=tuple(notes))
 
     # People.

@@ -433,6 +433,16 @@ async def test_feedback_is_stored_with_the_turn(office: Office) -> None:
     assert [tuple(row) for row in rows] == [("U0BOB00000", "bad")]
 
 
+async def test_what_is_gone_after_a_reset_is_said(office: Office) -> None:
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    (answer,) = await office.answers(thread=ts)
+    await office.alice.command(CHANNEL, "reset")
+    await office.answers(2)
+    await office.bob.press(CHANNEL, answer, "duet_sources")
+    await office.until(lambda: office.slack.views)
+    assert "This answer is gone" in str(office.slack.views[0])
+
+
 async def test_the_sources_button_opens_the_whole_sections(office: Office) -> None:
     ts = await office.alice.mention(CHANNEL, QUESTION)
     (answer,) = await office.answers(thread=ts)
@@ -572,11 +582,19 @@ async def test_files_of_people_who_are_refused_are_not_laid_into_the_workspace(o
     assert office.world.sandbox._rooms == {}
 
 
+async def test_a_picture_sent_without_a_word_is_said_to_lie_in_the_sandbox(office: Office) -> None:
+    ts = await office.alice.mention(CHANNEL, "", files=(office.alice.file("a.png", b"PNG", "image/png"),))
+    (answer,) = await office.answers(thread=ts)
+    assert "a.png" in answer["text"]
+    assert "sandbox" in answer["text"]
+    assert office.world.model.calls == []
+
+
 async def test_a_file_sent_without_a_word_is_asked_about(office: Office) -> None:
     file = office.alice.file("plan.md", b"I will name the branch foo")
     ts = await office.alice.mention(CHANNEL, "", files=(file,))
     await office.answers(thread=ts)
-    assert "What do our standards say about this file?" in asked(office)[0]
+    assert "alice: What about this?" in asked(office)[0]
     assert "I will name the branch foo" in asked(office)[0]
 
 
@@ -617,7 +635,7 @@ async def test_a_message_forwarded_without_a_word_is_asked_about(office: Office)
     channel = office.slack._direct("U0ALICE000").id
     await office.alice.write(channel, "", attachments=[forwarded("I name my branch foo")])
     await office.answers(channel=channel)
-    assert "alice: What do our standards say about this message?" in asked(office)[0]
+    assert "alice: What about this?" in asked(office)[0]
     assert "bob (forwarded): I name my branch foo" in asked(office)[0]
 
 
