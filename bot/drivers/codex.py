@@ -408,5 +408,11 @@ class Codex:
             lost = "by words alone: questions in other words than the standards' are found less often"
             mend = "duet model install semantic, with the extra `semantic` installed"
             found.append(Check("search", Health.WARN, lost, mend))
+        found += [
+            Check(
+                "codex rooms", Health.FAIL, f"no document lies in {name}/, so its rooms see none", "Mend `codex_rooms`."
+            )
+            for name in self._catalogue.access.unknown(self._catalogue.shelves)
+        ]
         found += [Check("codex file", Health.WARN, fault, "Mend the file or leave it out.") for fault in self.faults]
         return tuple(found)

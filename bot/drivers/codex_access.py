@@ -6,7 +6,7 @@ every other room sees the rest, the Codex called `default`. A document's front m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -16,11 +16,16 @@ from bot.drivers.codex_rows import Shelf
 from bot.sections import Document
 
 DEFAULT = "default"
+NAMED_BY_CALLERS = frozenset({"web"})  # platforms where whoever asks may name the room as they like
 
 
 def names_room(entry: str, room: RoomKey) -> bool:
-    """Say whether `entry` means `room`: a channel's id, a whole room (`slack/T1/C0123`) or a pattern of one."""
-    return entry == room.channel or fnmatchcase(str(room), entry)
+    """Say whether `entry` means `room`: a channel's id, a whole room (`slack/T1/C0123`) or a pattern of one.
+
+    Where callers name their rooms themselves, a bare id means none: they would get in by calling a room so.
+    """
+    is_channel = entry == room.channel and room.platform not in NAMED_BY_CALLERS
+    return is_channel or fnmatchcase(str(room), entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,11 @@ class Access:
     def codex_of(self, room: RoomKey) -> str:
         """Give the name of the Codex that `room` sees."""
         return next((codex for entry, codex in self.rooms.items() if names_room(entry, room)), DEFAULT)
+
+    def unknown(self, documents: Iterable[str]) -> list[str]:
+        """Give the names of Codexes that are no subfolder with a document."""
+        folders = {name.split("/", 1)[0] for name in documents if "/" in name}
+        return sorted(set(self.rooms.values()) - folders - {DEFAULT})
 
     def may_see(self, room: RoomKey, document: str, channels: Sequence[str] | None) -> bool:
         """Say whether `room` may see a document, bound to `channels` by its front matter or to none (None)."""

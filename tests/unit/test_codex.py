@@ -295,6 +295,31 @@ async def test_a_document_bound_to_a_channel_is_for_no_other(folder, tmp_path):
     await codex.close()
 
 
+async def test_whoever_names_a_room_like_a_bound_channel_does_not_get_in(folder, tmp_path):
+    """Over HTTP the caller chooses the session's name, and a channel's id is no secret."""
+    (folder / "secret.md").write_text("---\nchannels: [C1]\n---\n# Secret\n\nThe wombat is paid in gold.\n")
+    (folder / "mobile").mkdir()
+    (folder / "mobile" / "apps.md").write_text("# Apps\n\nThe numbat is released on Mondays.\n")
+    codex = await Codex.open(folder, tmp_path / "index.db", rooms={"C2": "mobile", "web/*/team": "mobile"})
+    slack, impostor = RoomKey("slack", "T1", "C1"), RoomKey("web", "3f2a", "C1")
+    assert "Secret" in await found(codex, "wombat gold", room=slack)
+    assert "Secret" not in await found(codex, "wombat gold", room=impostor)
+    assert "secret.md" not in [document.name for document in codex.documents(impostor)]
+    assert codex.section(impostor, "secret.md#secret") is None
+    assert codex.sections(impostor, "secret.md") == ()
+    assert "mobile/apps.md" not in [document.name for document in codex.documents(RoomKey("web", "3f2a", "C2"))]
+    assert [document.name for document in codex.documents(RoomKey("web", "3f2a", "team"))] == ["mobile/apps.md"]
+    await codex.close()
+
+
+async def test_a_codex_that_does_not_exist_is_named_by_doctor(folder, tmp_path):
+    codex = await Codex.open(folder, tmp_path / "index.db", rooms={"C2": "mobil"})
+    assert [check.seen for check in codex.checks() if check.name == "codex rooms"] == [
+        "no document lies in mobil/, so its rooms see none"
+    ]
+    await codex.close()
+
+
 async def test_a_document_is_shut_from_the_moment_it_is_bound(opened, folder):
     assert await found(opened, "hotfix branch production tag")
     written(folder / "branches.md", "---\nchannels: [C2]\n---\n" + BRANCHES)
