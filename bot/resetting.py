@@ -109,5 +109,5 @@ class Resetting:
     async def _destroy(self, turn: OpenTurn) -> Incident | None:
         """Destroy the sandbox. Where the engine is away the driver remembers it and goes on trying."""
         room = turn.turn.room
-        destroying = self._sandbox.destroy(room, through=turn.room_generation)
+        destroying = self._sandbox.destroy(room, through=await self._store.room_generation(room) - 1)
         return await attempt(destroying, where=f"destroying the sandbox of {room}")

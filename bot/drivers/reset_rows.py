@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from bot.conversation import RoomKey, SessionKey
 from bot.drivers.database import Database
+from bot.drivers.rows import dumped
 from bot.records import OpenTurn, RoomSummary, UsageRow, Used
 
 # What a reset covers: a room with all its sessions, or one session.
@@ -21,24 +22,22 @@ class ResetRows:
         self._now = now
 
     async def raise_generation(self, reset: OpenTurn) -> None:
-        """Make everything older void, once for this reset turn: the fence goes up before anything is cleaned."""
+        """Make everything older void, once for this reset turn: the fence goes up before anything is cleaned.
+
+        Two resets may be at work at once. Each raises, and spares what was heard after it and is not void already.
+        """
 
         def work(c: sqlite3.Connection) -> None:
             values = _scope(reset)
-            if reset.turn.session.thread is None:
-                raised = c.execute(
-                    "UPDATE rooms SET generation = generation + 1 WHERE key = :room AND generation = :room_generation",
-                    values,
-                ).rowcount
-                if raised:
-                    c.execute("UPDATE sessions SET generation = generation + 1 WHERE room = :room", values)
-            else:
-                c.execute(
-                    "UPDATE sessions SET generation = generation + 1 WHERE key = :session AND generation = :generation",
-                    values,
-                )
+            if not c.execute("UPDATE turns SET raised = 1 WHERE seq = :seq AND NOT raised", values).rowcount:
+                return  # before a crash
+            values["later"] = dumped(_heard_later(c, reset, values))
+            if _is_room(reset):
+                c.execute("UPDATE rooms SET generation = generation + 1 WHERE key = :room", values)
+            sessions = _where(reset).replace("t.session", "key")
+            c.execute(f"UPDATE sessions SET generation = generation + 1 WHERE {sessions}", values)
             _carry_over(c, reset, values)
-            old = f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD})"
+            old = f"(SELECT t.seq FROM turns t WHERE {_where(reset)} AND {_OLD} AND t.kind NOT IN ('reset', 'stop'))"
             c.execute(
                 f"""UPDATE outbox SET next_try_at = 0, state = iif(ref IS NULL AND attempts = 0, 'dropped', state)
                     WHERE state = 'ready' AND turn IN {old}""",
@@ -82,7 +81,7 @@ class ResetRows:
             forget_turns(c, old, values)
             c.execute(f"UPDATE turns SET answer_json = NULL WHERE seq IN {old}", values)
             c.execute(
-                "UPDATE sessions SET cleared_mark = :at WHERE "
+                "UPDATE sessions SET cleared_mark = max(:at, coalesce(cleared_mark, 0)) WHERE "
                 + ("room = :room" if _is_room(reset) else "key = :session"),
                 values | {"at": reset.turn.at},
             )
@@ -179,24 +178,39 @@ def forget_turns(c: sqlite3.Connection, turns: str, values: Mapping[str, object]
     c.execute(f"UPDATE turns SET text = '', files_json = '[]' WHERE seq IN {turns}", values)
 
 
-def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> None:
-    """Let what was heard after the reset, but before it was taken up, belong to the time after it.
+def _heard_later(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> list[int]:
+    """Give what was heard after the reset, but before it raises: it belongs to the time after.
 
-    A button of before stays of before.
+    Not a button of before, which stays of before; and not what another reset, that raised earlier, made void.
     """
-    later = f"""(SELECT t.seq FROM turns t WHERE {_where(reset)} AND t.seq > :seq
-                 AND t.state IN ('heard', 'running') AND t.state = 'heard'
-                 AND (t.parent_seq IS NULL OR t.parent_seq > :seq OR t.kind = 'stop'))"""
-    generation = "(SELECT s.generation FROM sessions s WHERE s.key = {0}.session)"
-    c.execute(
-        f"""UPDATE turns SET generation = {generation.format("turns")},
-            room_generation = (SELECT r.generation FROM rooms r WHERE r.key = turns.room) WHERE seq IN {later}""",
+    rows = c.execute(
+        f"""SELECT t.seq FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room
+            WHERE {_where(reset)} AND t.seq > :seq AND t.state IN ('heard', 'running') AND t.state = 'heard'
+            AND t.generation = s.generation AND t.room_generation = r.generation
+            AND (t.parent_seq IS NULL OR t.parent_seq > :seq OR t.kind = 'stop')""",
         values,
     )
+    return [row[0] for row in rows]
+
+
+def _carry_over(c: sqlite3.Connection, reset: OpenTurn, values: dict[str, object]) -> None:
+    """Bring what is spared into the generation of now: turns heard later, their messages, and what resets say."""
+    session = "(SELECT s.generation FROM sessions s WHERE s.key = {0}.session)"
+    room = "(SELECT r.generation FROM rooms r JOIN sessions s ON s.room = r.key WHERE s.key = {0}.session)"
+    later = "(SELECT value FROM json_each(:later))"
     sessions = _where(reset).replace("t.session", "session")
     c.execute(
-        f"""UPDATE messages SET generation = {generation.format("messages")}
-            WHERE {sessions} AND turn IN {later}""",
+        f"""UPDATE turns SET generation = {session.format("turns")}, room_generation = {room.format("turns")}
+            WHERE seq IN {later}""",
+        values,
+    )
+    c.execute(
+        f"UPDATE messages SET generation = {session.format('messages')} WHERE {sessions} AND turn IN {later}", values
+    )
+    c.execute(
+        f"""UPDATE outbox SET generation = {session.format("outbox")}, room_generation = {room.format("outbox")}
+            WHERE {sessions} AND state IN ('draft', 'ready', 'posting')
+            AND EXISTS(SELECT 1 FROM turns t WHERE t.seq = outbox.turn AND t.kind IN ('reset', 'stop'))""",
         values,
     )
 
@@ -214,6 +228,4 @@ def _scope(reset: OpenTurn) -> dict[str, object]:
         "seq": reset.seq,
         "room": str(reset.turn.room),
         "session": str(reset.turn.session),
-        "generation": reset.generation,
-        "room_generation": reset.room_generation,
     }

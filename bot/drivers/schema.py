@@ -74,3 +74,9 @@ def m001_tables(db: Database) -> None:
 def m002_open_in_order(db: Database) -> None:
     """Let the oldest open turn be found without a look at those that are over, or at all that are open."""
     db.execute("CREATE INDEX open_in_order ON turns(seq, kind) WHERE state IN ('heard', 'running')")
+
+
+@migrations()
+def m003_raised(db: Database) -> None:
+    """Let a reset say that it raised the generation: the number alone tells not which of two resets did."""
+    db.execute("ALTER TABLE turns ADD COLUMN raised INTEGER NOT NULL DEFAULT 0")

@@ -38,9 +38,9 @@ FENCE = """EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOI
 # cancelled as if it were of before.
 _IS_HEAD = f"""NOT EXISTS(SELECT 1 FROM turns o WHERE o.session = t.session AND o.seq < t.seq
   AND o.state IN ('heard', 'running') AND o.kind NOT IN {BESIDE})
-  AND NOT EXISTS(SELECT 1 FROM turns o JOIN sessions s ON s.key = o.session JOIN rooms r ON r.key = o.room
+  AND NOT EXISTS(SELECT 1 FROM turns o JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room
     WHERE o.session IN (t.session, t.room) AND o.seq < t.seq AND o.state IN ('heard', 'running') AND o.kind = 'reset'
-    AND o.generation = s.generation AND o.room_generation = r.generation)"""
+    AND NOT o.raised AND t.generation = s.generation AND t.room_generation = r.generation)"""
 
 # A turn that leaves nothing behind: a reset came, which may be over before the turn is, or its message was deleted.
 _IS_UNSAID = f"""EXISTS(SELECT 1 FROM turns t JOIN sessions s ON s.key = t.session JOIN rooms r ON r.key = t.room

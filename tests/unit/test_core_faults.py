@@ -13,6 +13,7 @@ import pytest
 
 from bot.conversation import (
     Answer,
+    Author,
     Body,
     Outcome,
     Part,
@@ -33,6 +34,10 @@ from tests.conftest import Build, World
 from tests.fakes import ANN, BOB, ROOM, FakeModel, FakeOutlet, turn
 
 THREAD = SessionKey(ROOM, "t1")
+
+
+# Who they are must be looked up first, which is when a reset waits.
+UNKNOWN = Author("U1", "Ann")
 
 
 def reset(session: SessionKey | None = None, **more: Any) -> Turn:
@@ -291,7 +296,7 @@ async def test_a_question_behind_a_reset_that_is_still_looked_up_is_answered_aft
             return await super().surroundings(turn)
 
     world = await build(outlet=Slow(), model=FakeModel(lambda call: [0.3, "Named [1]."]))
-    cleared, after = reset(author=ANN), turn("Which new branch?")
+    cleared, after = reset(author=UNKNOWN), turn("Which new branch?")
     beside = turn("Which branch in the thread?", session=THREAD)
     for heard in (cleared, after, beside):
         await world.duet.hear(heard)
@@ -312,13 +317,42 @@ async def test_trying_again_what_a_reset_cleared_meanwhile_is_void(build: Build)
     world = await build(outlet=Slow(), model=model)
     asked = turn("Which OLD branch?")
     await world.hear(asked)
-    cleared, again = reset(), turn("", kind=TurnKind.PRESS, target=asked.id, verdict=Verdict.RETRY)
+    cleared, again = reset(author=UNKNOWN), turn("", kind=TurnKind.PRESS, target=asked.id, verdict=Verdict.RETRY)
     await world.duet.hear(cleared)
     await world.duet.hear(again)
     await world.settled(cleared)
     assert (await world.settled(again)).outcome is Outcome.CANCELLED
     assert len(world.model.calls) == 1
     assert await world.duet.history(SessionKey(ROOM)) == []
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+@pytest.mark.parametrize("scope", [SessionKey(ROOM), THREAD])
+async def test_what_is_asked_between_two_resets_is_cleared_whichever_is_done_first(
+    build: Build, slow: int, scope: SessionKey
+) -> None:
+    gate = asyncio.Event()
+
+    class Slow(FakeOutlet):
+        async def surroundings(self, turn: Turn) -> Surroundings:
+            if turn.id == resets[slow].id:
+                await gate.wait()
+            return await super().surroundings(turn)
+
+    world = await build(outlet=Slow(), model=FakeModel(lambda call: [0.05, "Named [1]."]))
+    before, between, after = (turn(f"Which {which} branch?", session=THREAD) for which in ("OLD", "OLDER", "new"))
+    resets = [reset(scope, author=UNKNOWN), reset(THREAD, author=UNKNOWN)]
+    for heard in (before, resets[0], between, resets[1], after):
+        await world.duet.hear(heard)
+    await world.settled(resets[1 - slow])
+    gate.set()
+    for cleared in resets:
+        assert "cleared" in (await world.settled(cleared)).text
+    assert (await world.settled(after)).outcome is Outcome.ANSWERED
+    assert (await world.settled(between)).text in ("", "*Cancelled by a reset.*")
+    said = [message.text for message in await world.duet.history(THREAD) if message.role == "user"]
+    assert said == ["Which new branch?"]
+    assert sum("cleared" in text for text in world.outlet.texts) == 2
 
 
 # Texts and times from outside.
