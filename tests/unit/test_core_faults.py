@@ -331,12 +331,12 @@ async def test_trying_again_what_a_reset_cleared_meanwhile_is_void(build: Build)
 async def test_what_is_asked_between_two_resets_is_cleared_whichever_is_done_first(
     build: Build, slow: int, scope: SessionKey
 ) -> None:
-    gate = asyncio.Event()
+    gates: dict[str, asyncio.Event] = {}
 
     class Slow(FakeOutlet):
         async def surroundings(self, turn: Turn) -> Surroundings:
-            if turn.id == resets[slow].id:
-                await gate.wait()
+            if turn.kind is TurnKind.RESET:
+                await gates.setdefault(turn.id, asyncio.Event()).wait()
             return await super().surroundings(turn)
 
     world = await build(outlet=Slow(), model=FakeModel(lambda call: [0.05, "Named [1]."]))
@@ -344,9 +344,9 @@ async def test_what_is_asked_between_two_resets_is_cleared_whichever_is_done_fir
     resets = [reset(scope, author=UNKNOWN), reset(THREAD, author=UNKNOWN)]
     for heard in (before, resets[0], between, resets[1], after):
         await world.duet.hear(heard)
-    await world.settled(resets[1 - slow])
-    gate.set()
-    for cleared in resets:
+    await world.until(lambda: len(gates) == 2)  # both are at work
+    for cleared in (resets[1 - slow], resets[slow]):
+        gates[cleared.id].set()
         assert "cleared" in (await world.settled(cleared)).text
     assert (await world.settled(after)).outcome is Outcome.ANSWERED
     assert (await world.settled(between)).text in ("", "*Cancelled by a reset.*")
