@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from bot.conversation import Answer
@@ -22,6 +23,7 @@ async def new_parts(store: Store, outlet: Outlet | None, turn: OpenTurn, answer:
     """Render an answer for the outbox; nothing for a front that answers within the request."""
     if outlet is None:
         return ()
+    await asyncio.sleep(0)  # checking a long answer was a piece of work; others get their turn before the next
     bodies = outlet.render(answer)
     for body in bodies:
         await store.keep_files(body)
