@@ -33,6 +33,7 @@ try:
         acting,
         called,
         done,
+        fail,
         given,
         in_room,
         in_thread,
@@ -40,6 +41,8 @@ try:
     )
 except ModuleNotFoundError as error:  # a fresh checkout: say what to type instead of a traceback
     _without_dependencies(error.name)
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -76,12 +79,11 @@ def chat(call: Call, room: str, thread: str | None) -> int:
     async def work(parts: Parts, terminal: Terminal) -> int:
         from adapters.terminal.app import Chat
         from adapters.terminal.inbound import session_named
-        from adapters.terminal.lines import piped_lines, typed_lines
+        from adapters.terminal.lines import lines_of
 
         session = session_named(room, thread)
         history = parts.settings.home_dir / "chat-history"
-        is_typed = sys.stdin.isatty() and terminal.is_live
-        lines = typed_lines(history, parts.redact) if is_typed else piped_lines(sys.stdin)
+        lines = lines_of(sys.stdin, history, parts.redact, is_live=terminal.is_live)
         await Chat(terminal, session, lines).hold()
         return 0
 
@@ -146,7 +148,9 @@ def get(call: Call, path: str, output: str | None, room: str) -> int:
 def reset(call: Call, room: str, thread: str | None, yes: bool) -> int:
     """Clear a room: every conversation in it and its sandbox. With --thread that conversation alone."""
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Clear {f'thread {thread} of ' if thread else ''}room {room}?", abort=True, err=True)
+        what = f"thread {thread} of room {room}" if thread else f"room {room}: every conversation in it and its sandbox"
+        if not click.confirm(f"Clear {what}?", err=True):
+            return fail(call.as_json, "cancelled", "Nothing was cleared.")
     return _once(call, lambda once: once.reset(room, thread))
 
 

@@ -29,11 +29,11 @@ WHERE = b"\x1b[6n"  # the program asks where the cursor is
 class Keyboard:
     """The person's side of a pseudo-terminal."""
 
-    def __init__(self, program: Program, env: dict[str, str] | None = None) -> None:
+    def __init__(self, program: Program, env: dict[str, str] | None = None, command: str = "chat") -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bot", "chat"],
+            [sys.executable, "-m", "bot", command],
             cwd=program.folder,
             env=program.env({"TERM": "xterm-256color"} | (env or {})),
             stdin=slave,
@@ -122,3 +122,22 @@ async def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(duet: Program
             assert "Traceback" not in keyboard.seen
         finally:
             keyboard.close()
+
+
+def test_where_nothing_can_be_drawn_there_is_a_prompt_all_the_same_and_ctrl_c_leaves(duet: Program) -> None:
+    with contextlib.closing(Keyboard(duet, {"TERM": "dumb"})) as keyboard:
+        keyboard.wait_for("you>")
+        keyboard.type("/help\n")
+        assert "Ctrl-C stops an answer" in keyboard.wait_for("you>")
+        keyboard.type("\x03")
+        keyboard.wait_for("duet: Stopped.")
+        assert keyboard.process.wait(timeout=20) == 130
+
+
+def test_a_reset_that_is_declined_clears_nothing_and_says_so(duet: Program) -> None:
+    with contextlib.closing(Keyboard(duet, command="reset")) as keyboard:
+        keyboard.wait_for("Clear room main: every conversation in it and its sandbox?")
+        keyboard.type("n\n")
+        keyboard.wait_for("duet: Nothing was cleared.")
+        assert keyboard.process.wait(timeout=20) == 1
+    assert not (duet.folder / "home").exists()
