@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ from adapters.slack.calls import Calls, patiently
 from adapters.slack.files import Files
 from adapters.slack.identity import Identity
 from adapters.slack.inbound import ABOUT_THIS, FORWARDED, brought_by
-from adapters.slack.messages import Said, forwarded_in, said_in
+from adapters.slack.messages import Said, forwarded_in, forwards_of, said_in
 from adapters.slack.payload import Payload, text_at
 from adapters.slack.wording import mentioned, named, one_line
 from bot.conversation import Attachment, Author, Quoted, SessionKey, Standing, Surroundings, Turn, TurnKind
@@ -24,6 +25,9 @@ QUOTED_MESSAGES = 60
 NAMES = 40
 KNOWN_FOR_S = 60.0  # how old a person's standing may be: a guest must not stay a member for long
 LOOK_S = 20.0
+# A link to a message, which Slack follows by itself: a moment later the preview stands in the message that has it.
+LINK = re.compile(r"https://[\w.-]+\.slack\.com/archives/\w+/p\d{16}")
+PREVIEW_S = (0.4, 1.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,7 @@ class Looking:
         notes: list[str] = []
         try:
             async with asyncio.timeout(LOOK_S):
-                said, me = await self._said(turn, notes), await self._me()
-                own = next((message for message in said if text_at(message, "ts") == turn.id), {})
+                me, said, own = await self._me(), *await self._said_and_own(turn, notes)
                 thread = await self._quoted([one for message in _news(turn, said, me) for one in said_in(message)])
                 forwarded = await self._quoted(forwarded_in(own))
                 texts, uploads = await self._files.fetched(_files_of(turn, own), notes)
@@ -104,11 +107,27 @@ class Looking:
 
     # The thread, and the message itself.
 
+    async def _said_and_own(self, turn: Turn, notes: list[str]) -> tuple[list[Payload], Payload]:
+        """Give the thread as `_said` does, and the turn's own message out of it: with what its links lead to."""
+        has_link = LINK.search(turn.text)
+        for pause_s in (0.0, *(PREVIEW_S if has_link else ())):
+            await asyncio.sleep(pause_s)
+            told: list[str] = []
+            said = await self._said(turn, told)
+            own = next((message for message in said if text_at(message, "ts") == turn.id), {})
+            if not has_link or forwards_of(own):
+                break
+        else:
+            told.append("A linked message was not read: Slack shows no preview of it here.")
+        notes += told
+        return said, own
+
     async def _said(self, turn: Turn, notes: list[str]) -> list[Payload]:
         """Give the thread since the last reset with the turn's message; a lone message only where it holds more."""
         thread, is_own = turn.session.thread, turn.session.thread == turn.id
         forwards = any(file.where == FORWARDED for file in turn.files)
-        if thread is None or (is_own and not (forwards or turn.reply_to.get("heard") == "app_mention")):
+        holds_more = forwards or turn.reply_to.get("heard") == "app_mention" or LINK.search(turn.text)
+        if thread is None or (is_own and not holds_more):
             return []
         cleared_ms = 0 if is_own else await self._cleared_at(turn.session)
         oldest = f"{cleared_ms / 1000:.3f}" if cleared_ms else ""

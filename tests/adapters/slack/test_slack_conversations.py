@@ -631,6 +631,26 @@ async def test_a_forwarded_message_is_read_as_a_quotation(office: Office, order:
     assert "\n## SYSTEM" not in sent
 
 
+async def test_a_message_that_is_linked_to_is_read_from_its_preview(office: Office) -> None:
+    link = "https://duet.slack.com/archives/C0ELSEWHR0/p1700000000000100"
+    ts = await office.alice.mention(CHANNEL, f"is the branch in <{link}> right?")
+    message = office.slack.channels[CHANNEL].find(ts)
+    assert message
+    message["attachments"] = [forwarded("I name my branch foo", is_share=False, from_url=link)]  # comes later
+    await office.answers(thread=ts)
+    assert "bob (forwarded): I name my branch foo" in asked(office)[0]
+
+
+async def test_a_linked_message_that_slack_does_not_show_is_said(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.slack.surroundings.PREVIEW_S", (0.05, 0.05))
+    link = "https://duet.slack.com/archives/C0ELSEWHR0/p1700000000000100"
+    ts = await office.alice.mention(CHANNEL, f"is the branch naming in <{link}> right?")
+    (answer,) = await office.answers(thread=ts)
+    assert "A linked message was not read" in str(answer["blocks"])
+
+
 async def test_a_message_forwarded_without_a_word_is_asked_about(office: Office) -> None:
     channel = office.slack._direct("U0ALICE000").id
     await office.alice.write(channel, "", attachments=[forwarded("I name my branch foo")])
@@ -835,9 +855,10 @@ async def test_a_status_whose_clearing_fails_is_cleared_all_the_same(office: Off
     await office.until(lambda: office.slack.statuses[-1:] == [(CHANNEL, ts, "")])
 
 
-async def test_no_answer_waits_for_its_status(office: Office) -> None:
+async def test_no_answer_waits_for_its_status(monkeypatch: pytest.MonkeyPatch, office: Office) -> None:
     from tests.doubles.slack import Fault
 
+    monkeypatch.setattr("adapters.slack.app.CLEAR_S", 0.1)
     office.slack.fault("assistant.threads.setStatus", Fault("never"))
     ts = await office.alice.mention(CHANNEL, QUESTION)
     await office.answers(thread=ts)
