@@ -478,7 +478,7 @@ def _iso(snowflake: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}000+00:00"
 
 
-async def until(told: Callable[[], Any], *, timeout_s: float = 10.0) -> Any:
+async def until(told: Callable[[], Any], *, timeout_s: float = 30.0) -> Any:
     """Wait until `told` gives something true, and give that."""
     end = asyncio.get_running_loop().time() + timeout_s
     while not (found := told()):

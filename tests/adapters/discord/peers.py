@@ -22,6 +22,7 @@ from tests.scenario import COUNT, COUNTED, Peer, Seen
 from tests.served import serve
 
 NOTHING: Mapping[str, str] = {}
+PATIENCE_S = 30.0
 
 
 class WirePeer:
@@ -169,7 +170,7 @@ async def open_simcord(folder: Path, *, more: Mapping[str, str] = NOTHING) -> As
         env: simcord.Env
         # How long an interaction may still be answered is a matter of the simulated Discord's clock.
         front = Front(settings, parts.duet, now_ms=lambda: int(env.now().timestamp() * 1000))
-        env = simcord.Env(front.client)
+        env = simcord.Env(front.client, settle_timeout=PATIENCE_S)
         await env.start()
         try:
             peer = SimcordPeer(env)

@@ -53,8 +53,13 @@ class Interaction:
 
 
 @pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr("adapters.discord.entry.CLAIM_S", 0.01)
+
+
+@pytest.fixture
 async def scene(monkeypatch):
-    monkeypatch.setattr("adapters.discord.entry.CLAIM_S", 0.05)
+    monkeypatch.setattr("adapters.discord.entry.CLAIM_S", 600.0)
     store, tokens = Store(), Tokens(now_ms=lambda: 0)
     entry = Entry(store, None, tokens, None)  # type: ignore[arg-type]
     yield store, tokens, entry, Interaction()
@@ -64,17 +69,19 @@ async def scene(monkeypatch):
 async def test_a_quick_claim_comes_before_the_acknowledgement(scene):
     store, tokens, entry, interaction = scene
     taking = asyncio.create_task(entry.take(interaction, TURN))
-    await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert not interaction.deferred.is_set()
     store.gate.set()
     await taking
     assert await tokens.acknowledged("7") == Acknowledged(ok=True, original=99)
 
 
-async def test_a_slow_claim_does_not_cost_the_acknowledgement_and_answers_wait_for_it(scene):
+async def test_a_slow_claim_does_not_cost_the_acknowledgement_and_answers_wait_for_it(scene, impatient):
     store, tokens, entry, interaction = scene
     taking = asyncio.create_task(entry.take(interaction, TURN))
-    await asyncio.wait_for(interaction.deferred.wait(), 1)
+    async with asyncio.timeout(30):
+        await interaction.deferred.wait()
     assert not taking.done()
     store.gate.set()
     await taking
@@ -91,11 +98,12 @@ async def test_a_claim_that_fails_at_once_is_refused_to_the_person_and_never_ack
     assert not (await tokens.acknowledged("7")).ok
 
 
-async def test_a_claim_that_fails_late_is_told_after_the_acknowledgement(scene):
+async def test_a_claim_that_fails_late_is_told_after_the_acknowledgement(scene, impatient):
     store, _, entry, interaction = scene
     store.fails = True
     taking = asyncio.create_task(entry.take(interaction, TURN))
-    await asyncio.wait_for(interaction.deferred.wait(), 1)
+    async with asyncio.timeout(30):
+        await interaction.deferred.wait()
     store.gate.set()
     await taking
     assert "cannot store" in interaction.said[0]

@@ -64,8 +64,13 @@ class Wire:
     def __init__(self, discord: FakeDiscord, model: ScriptedModel, program: Program) -> None:
         self.discord, self.model, self.program = discord, model, program
         self.people = People(discord)
+        self.owed: list[str] = []  # channels in which an answer is still to come
 
-    async def answers(self, count: int = 1, channel: str = "", *, timeout_s: float = 15.0) -> list[Any]:
+    def answers_to(self, asked: Any, channel: str = "") -> list[Any]:
+        mine = self.discord.mine(channel)
+        return [m for m in mine if (m.get("message_reference") or {}).get("message_id") == asked["id"]]
+
+    async def answers(self, count: int = 1, channel: str = "", *, timeout_s: float = 40.0) -> list[Any]:
         """Wait until so many of Duet's messages are there and none is a draft any more."""
 
         def done() -> list[Any]:

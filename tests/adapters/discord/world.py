@@ -28,6 +28,7 @@ from bot.settings import Settings, sample_codex
 
 QUESTION = "What is our branch naming convention?"
 ACTION = "list the files here and write me a long text about them"  # not about the standards, so nothing is checked
+PATIENCE_S = 30.0  # a busy machine takes its time
 REPLY = "Branches are named `type/short-description` [1]."
 
 
@@ -174,7 +175,7 @@ class World:
     def me(self) -> str:
         return f"<@{self.env.bot.user.id}>"
 
-    async def until(self, told: Callable[[], Any], *, timeout_s: float = 8.0) -> Any:
+    async def until(self, told: Callable[[], Any], *, timeout_s: float = PATIENCE_S) -> Any:
         """Wait until `told` gives something true, and give that."""
         end = time.monotonic() + timeout_s
         while not (found := told()):
@@ -208,11 +209,11 @@ class World:
             status = await self.duet.status()
             return status.queue_age_ms is None and status.outbox_age_ms is None and status.turns_running == 0
 
-        for _ in range(500):
-            if await is_quiet():
-                return
+        end = time.monotonic() + PATIENCE_S
+        while not await is_quiet():
+            if time.monotonic() > end:
+                raise AssertionError("it never became quiet")
             await asyncio.sleep(0.01)
-        raise AssertionError("it never became quiet")
 
     async def ask(self, text: str = QUESTION, *, who: Any | None = None, channel: Any | None = None) -> discord.Message:
         return await (who or self.alice).send(channel or self.channel, f"{self.me} {text}")
@@ -231,7 +232,7 @@ async def discord_world(
 ) -> AsyncIterator[World]:
     world = World(home, index, policy=policy or Policy(), settings=settings)
     front = await world.build()
-    simulation = simcord.run(front.client, check_errors=check_errors)
+    simulation = simcord.run(front.client, check_errors=check_errors, settle_timeout=PATIENCE_S)
     world.env = simulation._env  # its clock is needed before it starts
     async with simulation:
         world.people()
