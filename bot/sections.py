@@ -189,11 +189,11 @@ def _texts(inline: Sequence[Token]) -> tuple[str, str]:
 
 def github_slug(text: str) -> str:
     """Give the anchor that GitHub makes of a heading's text, before duplicates are numbered."""
-    kept = (c for c in text.lower() if c in " -" or unicodedata.category(c)[0] in "LMN" or c in _CONNECTORS)
+    kept = (c for c in text.lower() if c in " -" or unicodedata.category(c) in _IN_ANCHORS)
     return "".join(kept).replace(" ", "-")
 
 
-_CONNECTORS = frozenset("_\u203f\u2040\u2054\ufe33\ufe34\ufe4d\ufe4e\ufe4f\uff3f")  # Unicode's connector punctuation
+_IN_ANCHORS = frozenset(re.findall(r"\w+", "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl Pc"))  # not `No`: of `x²` only the x is kept
 
 
 class _Slugs:

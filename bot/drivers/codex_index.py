@@ -19,7 +19,7 @@ from bot.drivers.codex_rows import Known, Match, Shelf, Table
 from bot.drivers.codex_text import clean, letters_expression, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 8  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 9  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 LETTERS_UP_TO_CHUNKS = 20_000
 CANDIDATES = 200  # chunks that the full-text index gives for one question

@@ -114,6 +114,7 @@ def test_duplicate_headings_are_numbered_as_github_does():
         ("Naming & style", "naming--style"),
         ("Größe über alles", "größe-über-alles"),
         ("日本語 見出し", "日本語-見出し"),
+        ("x² and ½ of ①, Ⅳ", "x-and--of--ⅳ"),
         ("snake_case names", "snake_case-names"),
         ("🚀 Launch", "-launch"),
         ("`code` and [link](x)", "code-and-link"),
