@@ -106,7 +106,7 @@ class Visit:
 async def visiting(chromium: Any, address: str, duet: FakeDuet, name: str) -> AsyncIterator[Visit]:
     """Open the page in a new profile; afterwards nothing may have gone wrong in the browser."""
     context = await chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)  # for a busy machine; what is waited for comes as soon as it comes
     visit = Visit(address, duet, context, None)
     visit.page = await visit.open()
     await visit.page.locator("#model:not(:empty)").wait_for()  # the last of what a page asks for by itself

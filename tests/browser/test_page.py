@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -168,6 +169,12 @@ async def test_two_tabs_show_one_conversation(visit: Visit) -> None:
     await visit.say("What about hotfixes?")
     other = await visit.open()
     await other.locator(".turn .prose").wait_for()
+
+    async def dawdle(route: Any) -> None:
+        await asyncio.sleep(0.4)  # the other tab must not ask for what the server has not heard yet
+        await route.continue_()
+
+    await visit.page.route(f"{visit.address}/v1/turns", dawdle)
     await visit.say("slow", wait=False)
     await other.locator(".turn").nth(1).locator(".draft:not(:empty)").wait_for()
     visit.duet.go_on.set()

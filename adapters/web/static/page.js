@@ -124,10 +124,11 @@ function send(text) {
   if (!memory.session(sessionId).title) memory.change(sessionId, { title: words.replace(/\s+/g, " ").slice(0, 80) });
   memory.addPending(sessionId, turn);
   drawSessions();
-  tabs.postMessage({ what: "asked", sessionId, turn });
+  const id = sessionId;
   const view = addTurn({ ...turn, author: "You", at: Date.now() });
   toEnd();
-  run(view, asking(sessionId, turn));
+  // The other tabs follow what the server has heard: before, there is nothing to follow.
+  run(view, asking(id, turn), () => tabs.postMessage({ what: "asked", sessionId: id, turn }));
 }
 
 function asking(id, { turnId, text, kind }) {
@@ -138,7 +139,7 @@ function asking(id, { turnId, text, kind }) {
  * Follow a turn to its end. What breaks is taken up again by the turn's id, since it goes on without us; until the
  * server is known to have heard it, it is opened anew, so that nothing is lost while the server cannot be reached.
  */
-async function run(view, open) {
+async function run(view, open, onHeard = () => {}) {
   const { signal } = streams;
   const { sessionId: id, turnId } = view;
   const follow = (signal) => api.follow(id, view.turnId, signal);
@@ -149,6 +150,7 @@ async function run(view, open) {
   for (let tries = 0; tries < TRIES && !view.isDone && !refusal; tries++) {
     try {
       for await (const [name, data] of (isHeard ? follow : open)(signal)) {
+        if (!isHeard) onHeard();
         isHeard = true;
         if (name === "heard") view.turnId = data.turnId;
         const stuck = isAtEnd();
@@ -156,9 +158,7 @@ async function run(view, open) {
         if (stuck) toEnd();
       }
     } catch (error) {
-      // A turn that another tab is only just sending is not known yet.
-      const early = error.status === 404 && tries < TRIES - 1;
-      if (error instanceof api.ApiError && !early) [refusal, isRefused] = [error.message, error.isFinal];
+      if (error instanceof api.ApiError) [refusal, isRefused] = [error.message, error.isFinal];
     }
     if (signal.aborted) return;
     if (!view.isDone && !refusal && tries > 0) await new Promise((done) => setTimeout(done, 300 * 2 ** tries));
@@ -265,14 +265,9 @@ tabs.onmessage = ({ data }) => {
   if (data.what === "asked" && !views.has(data.turn.turnId)) {
     const view = addTurn({ ...data.turn, author: "You", at: Date.now() });
     toEnd();
-    followSoon(view);
+    run(view, (signal) => api.follow(view.sessionId, view.turnId, signal));
   }
 };
-
-/** Follow a turn that another tab is only just sending. */
-function followSoon(view) {
-  setTimeout(() => run(view, (signal) => api.follow(view.sessionId, view.turnId, signal)), 250);
-}
 
 // ── What is drawn ────────────────────────────────────────────────────────────────────────────────────────────────
 
