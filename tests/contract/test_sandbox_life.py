@@ -229,17 +229,18 @@ async def test_a_container_paused_from_outside_goes_on(place: Bench, sandbox: Do
 
 
 async def test_a_sandbox_that_cannot_be_emptied_is_restarted_with_its_saved_files(
-    place: Bench, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+    place: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await run(sandbox, "echo saved > f")
-    await sandbox.settled()
-    await sandbox.upkeep.sweep(place.now_ms + IDLE_MS)
-    monkeypatch.setattr("bot.drivers.containers.REAP_TRIES", 0)
-    result = await run(sandbox, "echo lost > g; kill -STOP $PPID; sleep 60")
-    assert result.ended is Ended.TIMEOUT
-    assert "had to be restarted; its files are as they were" in result.note
-    after = await run(sandbox, "ls; cat f; ps | grep -c '[s]leep 60'")
-    assert after.stdout == "f\nsaved\n0\n"
+    async with closing(place.sandbox(timeout_s=2)) as sandbox:
+        await run(sandbox, "echo saved > f")
+        await sandbox.settled()
+        await sandbox.upkeep.sweep(place.now_ms + IDLE_MS)
+        monkeypatch.setattr("bot.drivers.containers.REAP_TRIES", 0)
+        result = await run(sandbox, "echo lost > g; kill -STOP $PPID; sleep 60")
+        assert result.ended is Ended.TIMEOUT
+        assert "had to be restarted; its files are as they were" in result.note
+        after = await run(sandbox, "ls; cat f; ps | grep -c '[s]leep 60'")
+        assert after.stdout == "f\nsaved\n0\n"
 
 
 async def test_destroying_ends_the_running_command(sandbox: DockerSandbox, place: Bench) -> None:

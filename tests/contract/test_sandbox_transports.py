@@ -50,7 +50,7 @@ def tls_engine(certificates: Path) -> Iterator[str]:
 
 async def works(place: Bench, **changes: object) -> None:
     """Run, stop, feed and fetch over the place's transport."""
-    async with closing(place.sandbox(**changes)) as sandbox:
+    async with closing(place.sandbox(timeout_s=2, **changes)) as sandbox:
         result = await run(sandbox, "echo out; echo err >&2; exit 4")
         assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 4)
         assert (await run(sandbox, "sleep 20")).ended is Ended.TIMEOUT
