@@ -41,9 +41,9 @@ def quiet(name: str, level: int = logging.WARNING) -> logging.Logger:
     return logger
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def patiently(call: Callable[[], Awaitable[T]], *, tries: int = TRIES) -> T:
     """Make a reading call, again after a moment when Slack is busy. Raises: OutletError."""
-    for attempt in range(1, TRIES):
+    for attempt in range(1, tries):
         try:
             return await call()
         except OutletUnavailable as error:

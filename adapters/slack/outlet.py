@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from adapters.slack import blocks, faults, outbound
 from adapters.slack.calls import Calls
@@ -26,6 +26,9 @@ CLEAR_AGAIN_S = (0.5, 2.0)
 LEFT_OUT_S = 0.3  # until the next draft is worth rendering
 # Refs of what is not a message of the channel: it cannot be edited, deleted or found.
 UNPOSTED, RESPONDED, WHISPERED = "unposted", "responded", "whispered"
+
+
+Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[str]]
 
 
 class SlackOutlet:
@@ -112,7 +115,7 @@ class SlackOutlet:
         if draft and part.ref not in (None, UNPOSTED) and not await self._calls.may_draft():
             await asyncio.sleep(LEFT_OUT_S)
             return part.ref  # left out: a later draft or the answer says it
-        if part.ref not in (None, UNPOSTED) and await self._edit(part, channel, part.ref):
+        if part.ref not in (None, UNPOSTED) and await self._edit(part, channel, part.ref, draft=draft):
             await (self._calls.hold(channel) if draft else self._attach(part, part.body.files))
             return part.ref
         try:
@@ -124,11 +127,11 @@ class SlackOutlet:
             await self._attach(part, part.body.files)
         return ref
 
-    async def _edit(self, part: Part, channel: str, ref: str) -> bool:
+    async def _edit(self, part: Part, channel: str, ref: str, *, draft: bool) -> bool:
         """Edit a message; False when what stands there can be edited no more."""
         try:
             await self._with_fallbacks(
-                part, lambda content: self._calls.update(channel, ref, content, metadata=_metadata(part))
+                part, lambda content: self._calls.update(channel, ref, content, metadata=_metadata(part)), draft=draft
             )
         except OutletRefused as error:
             if faults.word_of(error) in faults.NOT_EDITABLE:
@@ -141,11 +144,13 @@ class SlackOutlet:
         try:
             if part.body.content.get("only_to_asker") and (user := part.reply_to.get("user")):
                 await self._with_fallbacks(
-                    part, lambda content: self._calls.whisper(channel, user, content, thread=thread)
+                    part, lambda content: self._calls.whisper(channel, user, content, thread=thread), draft=draft
                 )
                 return WHISPERED
             return await self._with_fallbacks(
-                part, lambda content: self._calls.post(channel, content, thread=thread, metadata=_metadata(part))
+                part,
+                lambda content: self._calls.post(channel, content, thread=thread, metadata=_metadata(part)),
+                draft=draft,
             )
         except OutletRefused as error:
             if faults.word_of(error) not in faults.NOT_HERE or not self._may_respond(part):
@@ -156,30 +161,40 @@ class SlackOutlet:
         """Answer where the command was typed, in a channel that Duet is no member of."""
         public = not part.body.content.get("only_to_asker")
         url = part.reply_to["response_url"]
-        await self._with_fallbacks(part, lambda content: self._calls.respond(url, content, in_channel=public))
+        await self._with_fallbacks(
+            part, lambda content: self._calls.respond(url, content, in_channel=public), draft=False
+        )
         return RESPONDED
 
     def _may_respond(self, part: Part) -> bool:
         until = part.reply_to.get("response_until", "")
         return bool(part.reply_to.get("response_url")) and until.isdecimal() and self._now() < int(until)
 
-    async def _with_fallbacks(self, part: Part, send: Callable[[Mapping[str, Any]], Awaitable[str]]) -> str:
+    async def _with_fallbacks(self, part: Part, send: Send, *, draft: bool) -> str:
         """Send the message; in older blocks where the newer are refused; short, with a file, where it is too long."""
-        content = _keyed(part.body.content, part.key)
+        content = part.body.content
         try:
-            return await send(content)
+            return await send(_keyed(content, part.key))
         except OutletRefused as error:
             word = faults.word_of(error)
-            if word in faults.BAD_BLOCKS:
-                log.warning("Slack refused the blocks of %s: %s", part.key, error, extra={"action": "fallback"})
-                return await send(_keyed(blocks.downgraded(part.body.content), part.key))
-            if word in faults.TOO_LONG:
-                log.warning("Slack found %s too long", part.key, extra={"action": "fallback"})
-                ref = await send(_keyed(shortened(part.body.content), part.key))
-                whole = FileData("answer.md", flat_text(part.body.content).encode("utf-8", "replace"))
-                await self._attach(part, (whole,))
-                return ref
-            raise
+            if word not in faults.BAD_BLOCKS | faults.TOO_LONG:
+                raise
+            log.warning("Slack refused the form of %s: %s", part.key, error, extra={"action": "fallback"})
+        if word in faults.TOO_LONG:
+            return await self._with_file(part, send, _keyed(shortened(content), part.key), draft=draft)
+        try:
+            return await send(_keyed(blocks.downgraded(content), part.key))
+        except OutletRefused as error:
+            if faults.word_of(error) not in faults.BAD_BLOCKS:
+                raise
+        return await self._with_file(part, send, {"text": content.get("text")}, draft=draft)
+
+    async def _with_file(self, part: Part, send: Send, content: Mapping[str, Any], *, draft: bool) -> str:
+        """Send less than the message, and the whole of it as a file once it is final."""
+        ref = await send(content)
+        if not draft:
+            await self._attach(part, (FileData("answer.md", flat_text(part.body.content).encode("utf-8", "replace")),))
+        return ref
 
     async def _attach(self, part: Part, files: tuple[FileData, ...]) -> None:
         """Put the files beside the message. They may come twice after a crash; a fault is told, not raised."""

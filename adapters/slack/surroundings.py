@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from adapters.slack.calls import Calls, patiently
+from adapters.slack.calls import TRIES, Calls, patiently
 from adapters.slack.files import Files
 from adapters.slack.identity import Identity
 from adapters.slack.inbound import ABOUT_THIS, FORWARDED, brought_by
@@ -109,7 +109,7 @@ class Looking:
 
     async def _said_and_own(self, turn: Turn, notes: list[str]) -> tuple[list[Payload], Payload]:
         """Give the thread as `_said` does, and the turn's own message out of it: with what its links lead to."""
-        has_link = LINK.search(turn.text)
+        has_link = _has_link(turn)
         for pause_s in (0.0, *(PREVIEW_S if has_link else ())):
             await asyncio.sleep(pause_s)
             told: list[str] = []
@@ -126,14 +126,15 @@ class Looking:
         """Give the thread since the last reset with the turn's message; a lone message only where it holds more."""
         thread, is_own = turn.session.thread, turn.session.thread == turn.id
         forwards = any(file.where == FORWARDED for file in turn.files)
-        holds_more = forwards or turn.reply_to.get("heard") == "app_mention" or LINK.search(turn.text)
-        if thread is None or (is_own and not holds_more):
+        is_wanted = forwards or not is_own or _has_link(turn)
+        if thread is None or not (is_wanted or turn.reply_to.get("heard") == "app_mention"):
             return []
         cleared_ms = 0 if is_own else await self._cleared_at(turn.session)
         oldest = f"{cleared_ms / 1000:.3f}" if cleared_ms else ""
         try:
             said = await patiently(
-                lambda: self._calls.messages(turn.room.channel, thread=thread, oldest=oldest, limit=THREAD_MESSAGES)
+                lambda: self._calls.messages(turn.room.channel, thread=thread, oldest=oldest, limit=THREAD_MESSAGES),
+                tries=TRIES if is_wanted else 1,
             )
         except OutletError as error:
             if forwards or not is_own:
@@ -153,6 +154,11 @@ class Looking:
             name = known.get(one.user) or one_line(one.name, 50) or one.user or "somebody"
             quoted.append(Quoted(f"{name} (forwarded)" if one.is_forwarded else name, named(one.text, known)))
         return tuple(quoted)
+
+
+def _has_link(turn: Turn) -> bool:
+    """Tell whether the turn is a message that holds a link to another."""
+    return turn.id == turn.reply_to.get("since") and LINK.search(turn.text) is not None
 
 
 def _news(turn: Turn, said: list[Payload], me: Identity) -> list[Payload]:

@@ -641,6 +641,14 @@ async def test_a_message_that_is_linked_to_is_read_from_its_preview(office: Offi
     assert "bob (forwarded): I name my branch foo" in asked(office)[0]
 
 
+async def test_a_link_in_a_command_is_not_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.slack.surroundings.PREVIEW_S", (3_600.0,))
+    link = "https://duet.slack.com/archives/C0ELSEWHR0/p1700000000000100"
+    await office.alice.command(CHANNEL, f"ask is the branch naming in {link} right?")
+    (answer,) = await office.answers()
+    assert "linked message" not in str(answer["blocks"])
+
+
 async def test_a_linked_message_that_slack_does_not_show_is_said(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

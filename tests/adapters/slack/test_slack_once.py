@@ -186,6 +186,17 @@ async def test_blocks_can_be_old_from_the_start(open_office: Open, slack: FakeSl
     assert not [call for call in slack.calls if call.error]
 
 
+async def test_an_answer_all_of_whose_blocks_are_refused_comes_as_text_and_file(office: Office) -> None:
+    for method in ("chat.postMessage", "chat.update"):
+        office.slack.fault(method, Fault("error", "invalid_blocks"), Fault("error", "invalid_blocks"))
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    await office.answers(thread=ts)
+    await office.settle()
+    said = office.slack.said(CHANNEL, thread=ts)
+    assert any("feature/" in message["text"] for message in said)
+    assert any(b"feature/" in data for data in office.slack.file_data.values())
+
+
 @pytest.mark.parametrize("word", ["msg_too_long", "msg_blocks_too_long"])
 async def test_20_what_slack_finds_too_long_goes_out_as_a_file(office: Office, word: str) -> None:
     office.slack.fault("chat.postMessage", Fault("error", word))
