@@ -69,7 +69,12 @@ class Calling:
             if finished is None:  # failed or cancelled: the log keeps what had come
                 partial = self._redact("".join(raw))
                 await self._store.fail_call(
-                    scene.turn, number, error=self._redact(error), reply=partial, total_ms=_since_ms(started)
+                    scene.turn,
+                    number,
+                    error=self._redact(error),
+                    reply=partial,
+                    first_piece_ms=first_ms,
+                    total_ms=_since_ms(started),
                 )
         reply = parser.finish()
         scene.notes += reply.notes

@@ -119,12 +119,14 @@ class Finished:
     """The end of a complete reply. `reason` is `stop`, `length` or the endpoint's own word; `model` is who answered.
 
     `note` is a sentence for below the answer: another than the first of several models gave it, or a filter ended it.
+    `faults` are the kinds of error of those that were asked before it.
     """
 
     reason: str
     usage: Usage
     model: str
     note: str = ""
+    faults: tuple[str, ...] = ()
 
 
 Piece: TypeAlias = Text | Finished
@@ -248,7 +250,9 @@ class Store(Protocol):
         total_ms: int,
         commands: Sequence[str],
     ) -> None: ...
-    async def fail_call(self, turn: OpenTurn, step: int, *, error: str, reply: str, total_ms: int) -> None: ...
+    async def fail_call(
+        self, turn: OpenTurn, step: int, *, error: str, reply: str, first_piece_ms: int | None, total_ms: int
+    ) -> None: ...
     async def plan_run(self, turn: OpenTurn, code: str) -> None: ...
     async def commands(self, turn: OpenTurn) -> list[PlannedCommand]: ...
     async def start_command(self, turn: OpenTurn, command: PlannedCommand) -> Start: ...

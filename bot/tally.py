@@ -41,9 +41,11 @@ class Tally:
                 self._counts["settled_ms"] += max(0, self._now() - turn.at)
 
     def note_finished(self, finished: Finished) -> None:
-        """Count the tokens of a complete reply."""
+        """Count the tokens of a complete reply, and the faults of the models that were to give it."""
         self._counts["tokens/prompt"] += finished.usage.prompt_tokens
         self._counts["tokens/reply"] += finished.usage.reply_tokens
+        for kind in finished.faults:
+            self._counts[f"model_errors/{kind}"] += 1
 
     def note_model_error(self, error: ModelError) -> None:
         self._counts[f"model_errors/{type(error).__name__}"] += 1

@@ -92,7 +92,7 @@ class Fallback:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Piece, None]:
         """Give the reply of the first model that can. Raises: ContextTooLong with the profile to build for again where
         the prompt does not suit the next one; the last fault when none can; any fault once text was shown."""
-        fault: ModelError | None = None
+        faults: list[ModelError] = []
         for model, circuit in zip(self._models, self._circuits, strict=True):
             if not circuit.is_ready:
                 continue
@@ -104,7 +104,8 @@ class Fallback:
                     async for piece in pieces:
                         if isinstance(piece, Finished):
                             circuit.succeed()
-                            piece = replace(piece, note=" ".join(filter(None, (piece.note, self._who(model)))))
+                            note = " ".join(filter(None, (piece.note, self._who(model))))
+                            piece = replace(piece, note=note, faults=tuple(type(fault).__name__ for fault in faults))
                         yield piece
                 return
             except ContextTooLong:
@@ -115,13 +116,13 @@ class Fallback:
                 log.warning(
                     "Model %s failed, the next one is asked: %s", model.name, error, extra={"action": "fallback"}
                 )
-                fault = error
+                faults.append(error)
                 if error.partial:
                     raise
             finally:
                 circuit.give_up()
-        if fault:
-            raise fault
+        if faults:
+            raise faults[-1]
         raise ModelBusy(self._all_are_down(), retry_after_s=self._opens_in_s())
 
     def _who(self, model: ChatModel) -> str:

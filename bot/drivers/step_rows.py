@@ -90,11 +90,14 @@ class StepRows:
 
         await self._db.write(work, is_news=False)
 
-    async def fail_call(self, turn: OpenTurn, step: int, *, error: str, reply: str, total_ms: int) -> None:
+    async def fail_call(
+        self, turn: OpenTurn, step: int, *, error: str, reply: str, first_piece_ms: int | None, total_ms: int
+    ) -> None:
         """Write how a call failed or was cut off; this ends something, so no generation is asked."""
-        sql = """UPDATE calls SET state = 'failed', error = ?, reply = ?, total_ms = ?
+        sql = """UPDATE calls SET state = 'failed', error = ?, reply = ?, first_piece_ms = ?, total_ms = ?
                  WHERE turn = ? AND step = ? AND state = 'sent'"""
-        await self._db.write(lambda c: c.execute(sql, (error, reply, total_ms, turn.asking.seq, step)), is_news=False)
+        values = (error, reply, first_piece_ms, total_ms, turn.asking.seq, step)
+        await self._db.write(lambda c: c.execute(sql, values), is_news=False)
 
     async def plan_run(self, turn: OpenTurn, code: str) -> None:
         """Plan a person's own command as step 0: no call, one command. Raises: Superseded."""

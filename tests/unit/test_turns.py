@@ -231,6 +231,7 @@ async def test_stop_ends_a_running_turn_and_keeps_what_was_written(build: Build)
     assert world.outlet.texts == ["Branches are\n\n*Stopped by Bob.*"]
     (logged,) = await world.duet.prompt_log(SessionKey(ROOM))
     assert logged.error == "cancelled"
+    assert logged.first_piece_ms is not None
 
 
 async def test_a_message_deleted_before_it_was_heard_is_never_answered(world: World) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bot.conversation import RoomKey
+from bot.drivers.fallback import Fallback
 from bot.drivers.ledger import SandboxRow, SandboxState
 from bot.errors import ModelBusy
 from bot.policy import Policy
@@ -172,6 +173,13 @@ async def test_faults_of_the_model_are_counted_by_kind(build: Build) -> None:
         figures = (await api.get("/metrics")).text
         assert 'duet_model_errors_total{kind="ModelBusy"}' in figures
         assert 'duet_turns_total{outcome="failed",platform="web"} 1.0' in figures
+
+
+async def test_faults_of_a_model_in_whose_place_another_answered_are_counted_too(build: Build) -> None:
+    dead = FakeModel(lambda call: ModelBusy("busy"))
+    async with world_over_http(build, model=Fallback([dead, FakeModel(lambda call: "So [1].")])) as (_, api):
+        assert (await api.post("/chat", {"sessionId": "s1", "message": QUESTION})).json["outcome"] == "answered"
+        assert 'duet_model_errors_total{kind="ModelBusy"} 1.0' in (await api.get("/metrics")).text
 
 
 async def test_a_streamed_completion_says_nothing_twice_though_markers_moved(build: Build) -> None:
