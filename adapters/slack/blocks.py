@@ -25,6 +25,7 @@ CONTEXT_CHARS = 1_900
 BUTTON_VALUE_CHARS = 2_000
 TABLE_ROWS, TABLE_COLUMNS = 100, 20
 LONG_OUTPUT_LINES = 12
+LIVE_CHARS = 1_200
 
 
 def size(blocks: Sequence[Mapping[str, Json]]) -> int:
@@ -138,8 +139,8 @@ def command_card(result: CommandResult) -> list[Block]:
     shown, is_clipped = clipped_output(result.output)
     head = small(escaped(ended(result)) + (" · output shortened, the whole is in the file" if is_clipped else ""))
     card = [*preformatted(f"$ {result.code}"), *head]
-    if result.ended is Ended.NOT_STARTED:
-        return card
+    if result.ended is Ended.NOT_STARTED:  # and of one that runs, what it printed last
+        return [*card, *preformatted(result.stdout[-LIVE_CHARS:].strip("\n"))] if result.stdout.strip() else card
     output = preformatted(shown)
     lines = shown.count("\n") + 1
     if lines <= LONG_OUTPUT_LINES:

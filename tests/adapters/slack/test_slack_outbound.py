@@ -209,6 +209,15 @@ def test_a_short_output_is_open_and_a_long_one_folded() -> None:
     assert "exit code 1" in str(body.content)
 
 
+def test_a_draft_shows_what_the_running_command_printed_last() -> None:
+    printed = "".join(f"line {n}\n" for n in range(5_000))
+    (body,) = render(
+        Answer("1.1", "", Outcome.DRAFT, commands=(CommandResult("make", Ended.NOT_STARTED, stdout=printed),))
+    )
+    assert "line 4999" in str(body.content["blocks"])
+    assert blocks.size(content(body)["blocks"]) < 3_000
+
+
 def test_an_output_that_does_not_fit_is_attached_whole() -> None:
     result = CommandResult("cat log", Ended.EXIT, 0, "line\n" * 5_000)
     *_, last = render(Answer("1.1", "", commands=(result,)))
