@@ -265,7 +265,7 @@ def says_uncovered(sentence: str) -> bool:
 def _declines(claims: Sequence[_Claim]) -> bool:
     """Say whether the reply begins with not having found it, and then claims nothing with a source."""
     prose = [claim for claim in claims if not claim.is_code and claim.gist.stems]
-    if not prose or not says_uncovered(prose[0].text):
+    if not prose or prose[0].verdict == "supported" or not says_uncovered(prose[0].text):
         return False
     return not any(claim.verdict == "supported" and claim.numbers for claim in prose[1:])
 
@@ -277,7 +277,8 @@ def _settle(claim: _Claim, grounds: Sequence[_Ground], other: Gist, *, keep_mark
     cited = [ground for ground in grounds if ground.number in claim.numbers] if keep_markers else []
     was_cited = keep_markers and bool(claim.numbers)
     claim.numbers = []
-    if says_uncovered(claim.text):
+    # A rule about what is not said or not to be found is no refusal: it repeats a section.
+    if says_uncovered(claim.text) and not any(_repeats(ground.section, claim) for ground in grounds):
         claim.verdict = "declined"
         return False
     denied = {ground.number for ground in grounds if ground.denies(claim.text)}

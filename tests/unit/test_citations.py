@@ -463,3 +463,12 @@ def test_chinese_is_checked_by_its_words_and_numbers(claim, is_right):
 
 def test_a_marker_between_two_pieces_of_code_does_not_join_them():
     assert "[1]" not in read_as_text(checked("` [1]` [1]`").text)
+
+
+def test_a_rule_that_speaks_of_what_is_not_there_is_no_refusal():
+    rule = "If it is not clear that we have a person's consent, then we must find and delete any data we have."
+    section = parse_document(f"# Data\n\n## Consent\n\n{rule}\n", "d.md").sections[-1]
+    findings = Findings((Hit(section, 1.0),))
+    result = check(rule.replace("have.", "have [1]."), findings, url=url)
+    assert (result.supported, result.declined, numbers(result)) == (True, False, [1])
+    assert check("The sections do not say how long data is kept.", findings, url=url).declined
