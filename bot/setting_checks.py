@@ -18,6 +18,10 @@ def at_least(least: float) -> Check:
     return lambda value: None if value >= least else f"must be at least {least:g}, not {value:g}"
 
 
+def port(value: int) -> str | None:
+    return None if 0 <= value <= 65_535 else f"must be 0 to 65535, not {value}"
+
+
 def starts_with(*prefixes: str) -> Check:
     """Check a token's shape by prefix only; the token itself is never repeated."""
     return lambda value: None if not value or value.startswith(prefixes) else f"must begin with {' or '.join(prefixes)}"
@@ -63,6 +67,17 @@ def rooms_fault(value: Mapping[str, Any] | None) -> str | None:
     """Say what is wrong with the `[codex_rooms]` table."""
     wrong = [room for room, codex in (value or {}).items() if not isinstance(codex, str) or not codex or "/" in codex]
     return f"must map {wrong[0]!r} to the name of a subfolder" if wrong else None
+
+
+def unreadable(error: Exception) -> str:
+    """Say in a few words why a file of settings cannot be read."""
+    match error:
+        case UnicodeDecodeError():
+            return f"it is not UTF-8 (byte {error.start})"
+        case OSError():
+            return error.strerror or str(error)
+        case _:
+            return str(error)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

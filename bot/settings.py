@@ -22,8 +22,10 @@ from bot.setting_checks import (
     endpoints_fault,
     model_address,
     one_of,
+    port,
     rooms_fault,
     starts_with,
+    unreadable,
     web_address,
 )
 
@@ -227,9 +229,7 @@ class Settings:
     )
 
     http_host: str = setting("127.0.0.1", "http.host", "address that `duet serve` listens on")
-    http_port: int = setting(
-        8787, "http.port", "port that `duet serve` listens on; 0 takes any free one", check=at_least(0)
-    )
+    http_port: int = setting(8787, "http.port", "port that `duet serve` listens on; 0 takes any free one", check=port)
     http_token: str = setting("", "http.token", "token that HTTP callers need; required beyond loopback", secret=True)
     http_hosts: tuple[str, ...] = setting(
         (), "http.hosts", "further names that HTTP callers may use, as behind a proxy; comma-separated"
@@ -338,7 +338,7 @@ def _read_toml(path: Path, faults: list[str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        faults.append(f"duet.toml cannot be read: {error}. Mend it or move it away.")
+        faults.append(f"duet.toml cannot be read: {unreadable(error)}. Mend it or move it away.")
         return {}
 
 
@@ -362,7 +362,7 @@ def _read_dotenv(path: Path, faults: list[str]) -> dict[str, str]:
     try:
         return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value is not None}
     except (OSError, UnicodeDecodeError) as error:
-        faults.append(f".env cannot be read: {error}. Mend it or move it away.")
+        faults.append(f".env cannot be read: {unreadable(error)}. Mend it or move it away.")
         return {}
 
 
@@ -390,12 +390,12 @@ def _converted(f: Field[Any], raw: Any, label: str, faults: list[str], folder: P
         return f.default
     check: Check | None = f.metadata["check"]
     if check and (fault := check(value)):
-        faults.append(f"{label} {fault}.")
+        faults.append(f"{label} {fault}" + ("" if fault.endswith(("?", ".")) else "."))
     return value
 
 
 def _as_type(kind: str, raw: Any, folder: Path) -> Any:
-    if kind.startswith("Path"):
+    if kind.startswith("Path") and isinstance(raw, (str, Path)):
         return (folder / Path(str(raw)).expanduser()).resolve()
     if kind == "bool":
         return (
@@ -411,6 +411,7 @@ def _as_type(kind: str, raw: Any, folder: Path) -> Any:
         )
     if kind.startswith("Mapping"):
         return dict(pair.strip().split("=", 1) for pair in raw.split(",")) if isinstance(raw, str) else dict(raw)
-    if isinstance(raw, (bool, dict, list)):
+    is_cut = kind == "int" and isinstance(raw, float) and not raw.is_integer()
+    if isinstance(raw, (bool, dict, list)) or is_cut or kind.startswith("Path"):
         raise TypeError(kind)
     return {"int": int, "float": float}.get(kind, str)(raw)

@@ -50,12 +50,17 @@ def joined(blocks: Iterable[str]) -> str:
 
 
 def source_text(source: Source) -> str:
-    lines = [f"[{source.number}] {source.document} › {source.heading} (line {source.line})"]
+    lines = [_in_line(f"[{source.number}] {source.document} › {source.heading} (line {source.line})")]
     if source.quote:
-        lines.append(f"    “{' '.join(source.quote.split())}”")
+        lines.append(f"    “{_in_line(source.quote)}”")
     if source.url:
         lines.append(f"    {source.url}")
     return "\n".join(lines)
+
+
+def _in_line(text: str) -> str:
+    """Give text on one line: a file's name may hold a newline."""
+    return " ".join(text.split())
 
 
 def command_text(result: CommandResult) -> str:
@@ -199,7 +204,7 @@ def findings_text(findings: Findings, *, explain: bool = False) -> str:
     lines = [f"Confidence {findings.confidence:.2f} ({findings.band.value})"]
     for hit in findings.hits:
         section = hit.section
-        lines.append(f"{hit.score:8.3f}  {section.document} › {section.heading} (line {section.line})")
+        lines.append(f"{hit.score:8.3f}  {_in_line(f'{section.document} › {section.heading}')} (line {section.line})")
         if explain:
             lines.append("          " + " · ".join(f"{name} {value:.3f}" for name, value in hit.components.items()))
         lines.append("          " + textwrap.shorten(section.text, 100, placeholder=" …"))
