@@ -51,7 +51,7 @@ async function loadTranscript(id) {
   try {
     transcript = await api.getJson(`/v1/sessions/${encodeURIComponent(id)}`);
   } catch (error) {
-    log.append(el("p", { className: "fault" }, error.message));
+    if (id === sessionId) log.append(el("p", { className: "fault" }, error.message));
   }
   if (id !== sessionId) return;
   for (const turn of transcript.turns) drawTurn(turn);
@@ -229,7 +229,8 @@ async function reset() {
     const done = await api.postJson("/reset", { sessionId: id });
     memory.change(id, { title: "", pending: [] });
     tabs.postMessage({ what: "reset", sessionId: id });
-    await showSession(id);
+    if (id === sessionId) await showSession(id);
+    else drawSessions();
     const left = done.errors ?? [];
     for (const error of left) log.append(el("p", { className: "fault" }, error));
     announce(["The session was reset.", ...left].join(" "));
