@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from bot import prompt
 from bot.budget import day_of, overdrawn
 from bot.calling import Calling
-from bot.citations import NOT_FOUND_NOTE, check, cite
+from bot.citations import NOT_FOUND_NOTE, Checked, check, cite
 from bot.conversation import (
     Answer,
     Event,
@@ -44,6 +46,7 @@ SECTIONS_GIVEN = 5
 # More than a prompt replays: how long a session grew must not matter to its next turn.
 MESSAGES_REPLAYED = 200
 NOT_FROM_CODEX = "Not from the Codex: no section of it fits this."
+LONG_CHARS = 8_000  # checking a text this long takes a while
 
 
 class Answering:
@@ -77,6 +80,7 @@ class Answering:
         self._running = Running(store, sandbox, policy=policy, now=now, new_id=new_id)
         self._turn_timeout_s = turn_timeout_s
         self._scenes: dict[int, Scene] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="duet-check")
 
     async def work(self, turn: OpenTurn) -> None:
         """Answer a turn and settle it. Raises: CancelledError, Superseded; after either comes `end`."""
@@ -276,7 +280,7 @@ class Answering:
             given = replace(given, steps=(*given.steps, prompt.PastStep(step.reply, results)))
         else:
             scene.notes.append(f"Stopped after {MAX_STEPS} steps.")
-        return self._checked(scene, findings)
+        return await self._checked(scene, findings)
 
     def _around(self, scene: Scene) -> list[str]:
         """Give what a first question may lean on ("is this allowed?"): files, the thread, what is forwarded."""
@@ -308,17 +312,19 @@ class Answering:
 
     # Showing and settling.
 
-    def _checked(self, scene: Scene, findings: Findings) -> Answer:
+    async def _checked(self, scene: Scene, findings: Findings) -> Answer:
         """Give the answer with its citations checked, or added where the model is not trusted to cite."""
         answer = scene.made(scene.text, covered=False)
         if findings.band is Band.LOW:
-            bare = check(answer.text, Findings(), url=self._retriever.url)  # no marker can mean anything here
+            # No marker can mean anything here.
+            bare = await self._aside(partial(check, answer.text, Findings(), url=self._retriever.url), answer.text)
             return replace(answer, text=bare.text, notes=(*answer.notes, NOT_FROM_CODEX))
         if answer.text.strip() == prompt.REFUSAL:
             return self._not_covered(scene, findings)
         checking = cite if self._is_small(scene) else check
         also = [*(result.output for result in scene.results), *(text for _, text in scene.files())]
-        checked = checking(answer.text, findings, url=self._retriever.url, also=also)
+        work = partial(checking, answer.text, findings, url=self._retriever.url, also=also)
+        checked = await self._aside(work, answer.text)
         is_work = bool(scene.results) or wants_action(scene.question)
         text = checked.text
         if findings.band is Band.MIDDLE and not (checked.quoted or is_work):
@@ -329,6 +335,10 @@ class Answering:
         told = [note for note in checked.notes if not (is_work and note == NOT_FOUND_NOTE)]
         notes = tuple(dict.fromkeys((*answer.notes, *told)))
         return replace(answer, text=text, sources=checked.sources, covered=covered, notes=notes)
+
+    async def _aside(self, work: Callable[[], Checked], text: str) -> Checked:
+        """Do the work, in a thread where the text is so long that it would hold the loop up."""
+        return work() if len(text) < LONG_CHARS else await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def _is_small(self, scene: Scene) -> bool:
         """Tell whether the model that answered is one that the program adds the sources for."""
