@@ -131,8 +131,10 @@ class Running:
         try:
             result = await self._in_sandbox(scene, command)
         finally:
-            scene.running = None
-            ended = result or CommandResult(command.code, Ended.KILLED, note="stopped before it ended")
+            printed, scene.running = scene.running.stdout if scene.running else "", None
+            ended = result or CommandResult(command.code, Ended.KILLED, stdout=printed, note="stopped before it ended")
+            if result is None:
+                scene.results.append(ended)
             await self._store.end_command(command, ended, state=CommandState.DONE)
         scene.emit(turn, CommandEnded(result))
         return result

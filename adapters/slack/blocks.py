@@ -172,6 +172,8 @@ def ended(result: CommandResult) -> str:
             return result.note or "not run"
         case how_else:
             how = result.note or {"timeout": "out of time", "memory": "out of memory"}.get(how_else, "killed")
+            if not result.duration_ms:
+                return how
     return f"{how} · {result.duration_ms / 1000:.1f} s"
 
 

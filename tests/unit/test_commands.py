@@ -207,6 +207,7 @@ async def test_stopping_a_turn_kills_its_command(build: Build) -> None:
     answer = await world.settled(asked)
     assert answer.outcome is Outcome.CANCELLED
     assert [command.code for command in world.sandbox.killed] == ["sleep 30"]
+    assert [(result.code, result.note) for result in answer.commands] == [("sleep 30", "stopped before it ended")]
 
 
 async def test_live_output_reaches_the_draft(build: Build) -> None:
