@@ -80,7 +80,10 @@ def ending(result: CommandResult) -> str:
         Ended.KILLED: "stopped",
         Ended.NOT_STARTED: "not run",
     }[result.ended]
-    words = [f"{how}: {result.note}" if result.note else how]
+    note = result.note.rstrip(".")
+    if note and result.ended in (Ended.TIMEOUT, Ended.MEMORY, Ended.KILLED):
+        how, note = note, ""  # it says what stopped the command, and by which limit
+    words = [f"{how}: {note}" if note else how]
     if result.ended is not Ended.NOT_STARTED:
         words.append(seconds(result.duration_ms))
     if result.truncated:

@@ -272,4 +272,4 @@ def test_a_flag_that_names_no_setting_names_the_nearest(duet: Program) -> None:
 def test_a_file_whose_name_holds_a_newline_is_named_on_one_line(duet: Program) -> None:
     (folder := duet.folder / "codex").mkdir()
     (folder / "two\nlines.md").write_text("# Tabs\n\n## Rule\n\nUse tabs for indentation in every branch.\n")
-    assert "two lines.md › Rule" in duet("ask", "Which indentation?", "--codex", str(folder)).out
+    assert "two lines.md › Rule" in duet("search", "Which indentation?", "--codex", str(folder)).out
