@@ -84,12 +84,14 @@ class Front:
             now_ms=now_ms,
             connected=self._connected,
         )
-        self._entry = Entry(duet, Gate(duet.policy, looker), tokens, self.outlet)
+        gate = Gate(duet.policy, looker)
+        self._entry = Entry(duet, gate, tokens, self.outlet)
         self.tree = self.client.tree = build_tree(self.client, self._entry)  # type: ignore[attr-defined]
         self._sync = Sync(self.client, self.tree, file=folder / "commands.json", guild=settings.discord_guild)
         self._listener = Listener(
             self.client,
             duet,
+            gate,
             opens_threads=settings.discord_threads,
             reads_threads=settings.discord_message_content,
         )

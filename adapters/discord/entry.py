@@ -51,6 +51,8 @@ class Entry:
 
     async def admits_reader(self, interaction: discord.Interaction, action: Action = Action.ASK) -> bool:
         """Tell whether to go on with something that is answered here and now."""
+        if self.gate.needs_time(interaction) and not await self.defers(interaction, for_one=True):
+            return False
         why_not = await self.gate.looked_up(interaction, action)
         if why_not is not None:
             await self.say(interaction, why_not)
@@ -102,19 +104,21 @@ class Entry:
         return Acknowledged(original=made.message_id or 0 if made else 0)
 
     async def say(self, interaction: discord.Interaction, text: str) -> None:
-        """Tell something to the person alone, as first answer or after it. Never raises."""
+        """Tell something to the person alone: as first answer, in place of "thinking…", or after it. Never raises."""
         try:
-            if interaction.response.is_done():
+            if interaction.response.type is discord.InteractionResponseType.deferred_channel_message:
+                await self.fill(interaction, text)
+            elif interaction.response.is_done():
                 await interaction.followup.send(text, ephemeral=True)
             else:
                 await interaction.response.send_message(text, ephemeral=True, suppress_embeds=True)
         except faults.RequestFailed as error:
             log.info("Could not tell a person: %s", error, extra={"action": "say", "code": faults.code_of(error)})
 
-    async def defers(self, interaction: discord.Interaction) -> bool:
+    async def defers(self, interaction: discord.Interaction, *, for_one: bool = False) -> bool:
         """Show "thinking…"; False when Discord waits no longer, or another process was faster."""
         try:
-            await interaction.response.defer(thinking=True)
+            await interaction.response.defer(thinking=True, ephemeral=for_one)
         except faults.RequestFailed as error:
             log.warning("Could not defer: %s", error, extra={"action": "defer", "code": faults.code_of(error)})
             return False

@@ -39,21 +39,27 @@ class Gate:
         author = await self._looker.known(self._author(interaction))
         return self._noted(interaction, action, refusal(action, author, self._policy))
 
+    async def hears(self, message: discord.Message) -> str | None:
+        """Give the sentence that refuses whoever said something that no turn comes of; None allows."""
+        author = await self._looker.known(author_of(message.author, is_ours=message.guild is not None))
+        return self._noted(message, Action.ASK, refusal(Action.ASK, author, self._policy))
+
+    def needs_time(self, interaction: discord.Interaction) -> bool:
+        """Tell whether the person must be looked up, which may take longer than Discord waits for an answer."""
+        return self._author(interaction).standing is Standing.UNKNOWN
+
     def _author(self, interaction: discord.Interaction) -> Author:
         return author_of(interaction.user, is_ours=interaction.guild_id is not None and is_present(interaction))
 
-    def _noted(self, interaction: discord.Interaction, action: Action, why_not: str | None) -> str | None:
+    def _noted(self, event: discord.Interaction | discord.Message, action: Action, why_not: str | None) -> str | None:
         """Log who wanted what where, and what came of it; ids only, no names and no text."""
+        if isinstance(event, discord.Message):
+            who, where = event.author.id, event.channel.id
+        else:
+            who, where = event.user.id, event.channel_id or 0
         log.info(
             "%s %s to %s in %s",
-            "Refused" if why_not else "Admitted",
-            interaction.user.id,
-            action,
-            interaction.channel_id,
-            extra={
-                "action": "refused" if why_not else "admitted",
-                "interaction": interaction.id,
-                "wanted": str(action),
-            },
+            *("Refused" if why_not else "Admitted", who, action, where),
+            extra={"action": "refused" if why_not else "admitted", "event": event.id, "wanted": str(action)},
         )
         return why_not

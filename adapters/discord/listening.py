@@ -12,6 +12,7 @@ from adapters.discord import faults
 from adapters.discord.catchup import CatchUp
 from adapters.discord.commands import HELP
 from adapters.discord.entry import NOT_STORED
+from adapters.discord.gate import Gate
 from adapters.discord.inbound import (
     is_addressed,
     is_help,
@@ -38,9 +39,12 @@ PICK_ME = "You mentioned my role. Discord shows me your words only if you mentio
 class Listener:
     """The handlers of gateway events. Each is done when the turn is stored; the work happens elsewhere."""
 
-    def __init__(self, client: discord.Client, duet: Duet, *, opens_threads: bool, reads_threads: bool) -> None:
+    def __init__(
+        self, client: discord.Client, duet: Duet, gate: Gate, *, opens_threads: bool, reads_threads: bool
+    ) -> None:
         self._client = client
         self._duet = duet
+        self._gate = gate
         self._opens_threads = opens_threads
         self._reads_threads = reads_threads
         self.catch_up: CatchUp | None = None
@@ -74,16 +78,19 @@ class Listener:
         if not turn.text:
             await self._hint(message, me, is_role=is_role)
         elif is_help(turn.text):
-            await self._reply(message, HELP)
+            await self._help(message, HELP)
         else:
             await self._take(message, turn)
 
     async def _hint(self, message: discord.Message, me: discord.abc.User, *, is_role: bool) -> None:
         """Say what can be asked, and how. A reply with its ping off comes without words: it is not meant for Duet."""
         if message.guild is None or any(user.id == me.id for user in message.mentions):
-            await self._reply(message, HELP)
+            await self._help(message, HELP)
         elif is_role:
-            await self._reply(message, PICK_ME)
+            await self._help(message, PICK_ME)
+
+    async def _help(self, message: discord.Message, text: str) -> None:
+        await self._reply(message, await self._gate.hears(message) or text)
 
     async def _take(self, message: discord.Message, turn: Turn) -> None:
         try:

@@ -31,7 +31,8 @@ async def bring(entry: Entry, interaction: discord.Interaction, path: str) -> No
     """Show the file, or what went wrong, to all who see the channel; a refusal to the person alone."""
     if not await entry.admits(interaction, Action.RUN) or not await entry.defers(interaction):
         return
-    if why_not := await entry.gate.looked_up(interaction, Action.RUN):
+    gate = entry.gate
+    if gate.needs_time(interaction) and (why_not := await gate.looked_up(interaction, Action.RUN)):
         await entry.fill(interaction, why_not)
         return
     session = SessionKey(place_of_interaction(interaction).room)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from discord import InteractionResponseType
 
 from adapters.discord.entry import Entry
 from adapters.discord.tokens import Acknowledged, Tokens
@@ -40,12 +41,15 @@ class Interaction:
         self.deferred = asyncio.Event()
         self.said: list[str] = []
         self.response = SimpleNamespace(
-            defer=self._defer, is_done=self.deferred.is_set, send_message=lambda text, **_: self._said(text)
+            type=None, defer=self._defer, is_done=self.deferred.is_set, send_message=lambda text, **_: self._said(text)
         )
-        self.followup = SimpleNamespace(send=lambda text, **_: self._said(text))
+
+    async def edit_original_response(self, *, content: str, **_: Any) -> None:
+        await self._said(content)
 
     async def _defer(self, **_: Any) -> Any:
         self.deferred.set()
+        self.response.type = InteractionResponseType.deferred_channel_message
         return SimpleNamespace(message_id=99)
 
     async def _said(self, text: str) -> None:

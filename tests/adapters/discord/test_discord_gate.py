@@ -115,3 +115,32 @@ async def test_every_decision_leaves_a_line_without_names_or_text(world, caplog)
         [line] = [r for r in caplog.records if r.name == "adapters.discord.gate"]
         assert line.getMessage() == f"Refused {w.alice.id} to run in {w.channel.id}"
         assert line.action == "refused"
+
+
+async def test_help_by_mention_is_for_those_who_may_ask(world):
+    async with world(policy=NOBODY) as w:
+        for text in ("help", ""):
+            said = len(w.mine())
+            await w.ask(text)
+            await w.until(lambda said=said: len(w.mine()) > said)
+        assert all("not on the list" in m.content for m in w.mine())
+        assert await w.duet.rooms() == []
+
+
+async def test_a_stranger_who_writes_help_directly_gets_none(world):
+    async with world() as w:
+        stranger = w.env.create_user("mallory")
+        await stranger.send_dm("help")
+        direct = stranger.dm_channel
+        await w.until(lambda: w.mine(direct))
+        assert "people from outside" in w.mine(direct)[0].content
+
+
+async def test_who_must_be_looked_up_is_told_after_a_deferral_that_only_they_see(world):
+    async with world() as w:
+        for name in ("status", "help", "sources"):
+            result = await w.alice.user.slash(f"duet {name}")
+            first = next(r for r in reversed(w.env.http_requests) if r.path.endswith("/callback"))
+            assert (first.json["type"], first.json["data"]["flags"]) == (5, 64), name
+            assert result.response.content
+            assert result.followups == []

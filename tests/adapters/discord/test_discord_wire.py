@@ -121,7 +121,7 @@ async def test_a_rate_limit_in_the_middle_of_an_answer_keeps_the_order_of_its_pa
 
 async def test_a_rate_limited_channel_holds_no_other_up(wire, channel):
     other = await new_channel(wire, "beside")
-    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=20, times=1)]
+    wire.discord.faults += [Fault("POST", f"/channels/{channel}/messages", "ratelimited", retry_after=10, times=1)]
     await wire.people.ask(QUESTION, channel=channel)
     await wire.people.ask(QUESTION, channel=other)
     await wire.answers(1, other)
