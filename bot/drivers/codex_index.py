@@ -19,7 +19,7 @@ from bot.drivers.codex_rows import Known, Match, Shelf, Table
 from bot.drivers.codex_text import clean, letters_expression, match_expression, searchable, windows
 from bot.sections import Document, Parsed, Section
 
-VERSION = 9  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
+VERSION = 10  # raise it when the tables, the cutting or the cleaning change: an index of another version is made anew
 
 LETTERS_UP_TO_CHUNKS = 20_000
 CANDIDATES = 200  # chunks that the full-text index gives for one question
@@ -284,6 +284,10 @@ class Index:
         rows = "select id, passage from chunk where id in (select value from json_each(?))"
         return dict(self._db.execute(rows, (json.dumps(chunks),)))
 
+    def first_below(self, numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Give (section, its first chunk) that follows directly below each of the given headings without text."""
+        return {parent: (child, chunk) for parent, child, chunk in self._db.execute(_BELOW, (json.dumps(numbers),))}
+
     def vocabulary(self) -> dict[str, int]:
         """Give every word of the Codex and how many chunks hold it."""
         return dict(self._db.execute("select term, doc from vocabulary"))
@@ -399,6 +403,15 @@ _VECTORS: Mapping[Table, str] = {
 }
 
 _LETTER_MATCHES = _MATCHES.replace("lexical", "letters")
+
+# Sections of a document are numbered in order.
+_BELOW = """
+select p.id, c.id, min(k.id) from json_each(?) g
+join section p on p.id = g.value and p.text = '' and p.level > 0
+join section c on c.id = p.id + 1 and c.document = p.document and c.level > p.level and c.text <> ''
+join chunk k on k.section = c.id
+group by p.id
+"""
 
 _GIVEN = "select value from json_each(?)"
 _SECTION = (

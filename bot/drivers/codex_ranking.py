@@ -238,6 +238,7 @@ def sureness(level: float) -> float:
 
 def findings(index: Index, found: Mapping[int, Scored], confidence: float, *, thresholds: Thresholds) -> Findings:
     """Give the sections themselves, of long ones the passage too."""
+    found = _with_text(index, found)
     sections = index.sections(list(found))
     passages = index.passages([scored.chunk for scored in found.values()])
     hits = tuple(
@@ -247,3 +248,15 @@ def findings(index: Index, found: Mapping[int, Scored], confidence: float, *, th
     )
     sure = confidence if hits else 0.0
     return Findings(hits, sure, thresholds.band(sure))
+
+
+def _with_text(index: Index, found: Mapping[int, Scored]) -> dict[int, Scored]:
+    """Put before each heading without text of its own the first section below it, which has the answer."""
+    below = index.first_below(list(found))
+    full: dict[int, Scored] = {}
+    for number, scored in found.items():
+        if number in below:
+            child, chunk = below[number]
+            full.setdefault(child, found.get(child, Scored(chunk, scored.score, scored.components)))
+        full.setdefault(number, scored)
+    return dict(list(full.items())[: len(found)])

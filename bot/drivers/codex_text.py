@@ -30,6 +30,8 @@ _JOINED = re.compile(r"(?<![^\W_])[^\W_]+(?:[-_./:#][^\W_]+)+")
 
 _CLEANERS = (
     (re.compile(r"[!-~]{1000,}"), " "),  # an image in base64, say: no words, and slow to look through
+    # A table of contents says nothing that the sections it names do not say better.
+    (re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[[^\]\n]*\]\(#[^)\n]*\)\s*$", re.MULTILINE), ""),
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and images to their words
     (re.compile(r"^\[[^\]]+\]:\s*\S+.*$", re.MULTILINE), ""),  # link definitions
     (re.compile(r"<%.*?%>|<!--.*?-->|\{/\*.*?\*/\}", re.DOTALL), " "),

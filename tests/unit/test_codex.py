@@ -274,6 +274,24 @@ async def test_a_very_long_section_is_found_and_given_once(folder, tmp_path):
     await codex.close()
 
 
+async def test_a_heading_without_text_brings_the_section_below_it(folder, tmp_path):
+    text = "# Strategies\n\n## Canary deployments\n\n### When\n\nTo try a change on few users.\n\n## Other\n\nNo.\n"
+    (folder / "strategies.md").write_text(text)
+    codex = await Codex.open(folder, tmp_path / "index.db")
+    assert (await found(codex, "canary deployments"))[:2] == ["Canary deployments > When", "Canary deployments"]
+    only = await codex.search("canary deployments", (), room=ROOM, limit=1)
+    assert [hit.section.text for hit in only.hits] == ["To try a change on few users."]
+    await codex.close()
+
+
+async def test_a_table_of_contents_does_not_come_before_what_it_names(folder, tmp_path):
+    contents = "# Names\n\n## Contents\n\n" + "- [Naming a walrus branch](#naming-a-walrus-branch)\n" * 3
+    (folder / "names.md").write_text(f"{contents}\n## Naming a walrus branch\n\nWrite the walrus first.\n")
+    codex = await Codex.open(folder, tmp_path / "index.db")
+    assert (await found(codex, "how is a walrus branch named"))[0] == "Naming a walrus branch"
+    await codex.close()
+
+
 async def test_sections_are_given_in_order(opened):
     assert [s.heading for s in opened.sections(ROOM, "branches.md")] == ["Branch naming", "The convention", "Hotfixes"]
     assert opened.sections(ROOM, "nowhere.md") == ()
