@@ -79,10 +79,11 @@ async def test_output_keeps_its_colours_in_either_stream(visit: Visit) -> None:
 
 
 async def test_a_command_that_never_began_says_why_and_nothing_else(visit: Visit) -> None:
-    visit.duet.commands_fail = "There is no Docker engine here."
+    visit.duet.commands_fail = "There is no Docker engine here: ask `duet doctor`."
     card = (await visit.say("/run make")).locator(".command")
     assert await text(card.locator(".badge")) == "not started"
-    assert await text(card.locator(".command-note")) == "There is no Docker engine here."
+    assert await text(card.locator(".command-note")) == "There is no Docker engine here: ask duet doctor."
+    assert await text(card.locator(".command-note code")) == "duet doctor"
     assert await card.locator(".meta, .copy, pre").count() == 0
 
 

@@ -105,7 +105,7 @@ export class TurnView {
     else if (answer.html) parts.push(linked(serverHtml(answer.html), answer.sources, this.turnId));
     parts.push(...answer.commands.map(commandCard));
     if (answer.ticket) parts.push(this.#ticket(answer.ticket));
-    if (answer.notes.length) parts.push(el("ul", { className: "notes" }, answer.notes.map((note) => el("li", {}, note))));
+    if (answer.notes.length) parts.push(el("ul", { className: "notes" }, answer.notes.map((note) => el("li", {}, quoted(note)))));
     if (answer.sources.length) parts.push(sourcesPanel(answer.sources, this.turnId));
     if (answer.outcome === "answered" && answer.text && !answer.ticket) {
       parts.push(el("div", { className: "actions" }, copyButton(() => answer.text, "Copy the answer", "Copy")));
@@ -181,7 +181,7 @@ export function commandCard(result) {
       text ? copyButton(() => text, "Copy the output") : null,
     ),
     body,
-    notes.filter(Boolean).map((note) => el("p", { className: "command-note" }, note)),
+    notes.filter(Boolean).map((note) => el("p", { className: "command-note" }, quoted(note))),
   );
   if (lines > LONG_OUTPUT_LINES) collapse(card, body, lines);
   return card;

@@ -5,7 +5,7 @@ import { el } from "./dom.js";
 // What Markdown writes and a page does not show, and what a line break may stand for.
 const UNSEEN = /[\s`*_~\\]/;
 
-/** Give a quotation's words, code between backticks as code. */
+/** Give the words of a quotation or a note, code between backticks as code. */
 export function quoted(quote) {
   const pieces = quote.split(/`([^`]+)`/);
   return pieces.map((piece, n) => (n % 2 ? el("code", {}, piece) : piece));
