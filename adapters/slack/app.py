@@ -50,7 +50,7 @@ from adapters.slack.socket import Clocks, Socket
 from adapters.slack.surroundings import Looking
 from adapters.slack.workspace import bring
 from bot.checks import Link
-from bot.conversation import Turn
+from bot.conversation import Turn, TurnKind
 from bot.errors import BadInput, DuetError, Incident, OutletUnavailable, attempt
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class SlackFront:
         # Team -> who Duet is there; filled once. One entry, by token: installing into many workspaces comes later.
         self.installed: dict[str, Identity] = {}
         self._known = asyncio.Event()
-        self._brought: deque[str] = deque(maxlen=1_000)  # such commands are no turns that the store would know again
+        self._done: deque[str] = deque(maxlen=1_000)  # ids of what became no turn that the store would know again
         self._looking = self._looks()
         self.outlet = SlackOutlet(self.calls, self._looking, now=now, markdown=settings.slack_markdown)
         self._app = self._bolt()
@@ -262,8 +262,21 @@ class SlackFront:
                 self._later(self.calls.publish_home(user, panels.home_view()), "showing the home tab")
 
     async def _claim(self, turn: Turn) -> None:
+        if turn.kind is TurnKind.RESET:
+            question = await self._reset(turn)
+            if question.get("text") and self._is_first(turn):
+                thread = turn.session.thread or ""
+                asking = self.calls.whisper(turn.room.channel, turn.author.id, question, thread=thread)
+                self._later(asking, "asking whether to reset")
+            return
         if not await self._duet.hear(turn) and turn.files:
             await self._duet.amend(turn)  # the twin that carries the files came second
+
+    def _is_first(self, turn: Turn) -> bool:
+        """Tell whether this is heard for the first time, of what is done at once."""
+        is_first = turn.id not in self._done
+        self._done.append(turn.id)
+        return is_first
 
     async def _uninstalled(self, space: str) -> None:
         for room in await self._duet.rooms():
@@ -279,12 +292,10 @@ class SlackFront:
                 await ack(await self._reply(ordered))
             case ResetWanted(turn):
                 await ack(await self._reset(turn))
-            case FileWanted(turn) if turn.id in self._brought:
-                await ack()
             case FileWanted(turn):
-                self._brought.append(turn.id)
                 await ack({"response_type": "in_channel"})
-                self._later(bring(self._duet, self.calls, self._looking, turn), "bringing a file")
+                if self._is_first(turn):
+                    self._later(bring(self._duet, self.calls, self._looking, turn), "bringing a file")
             case Asked(turn):
                 await self._duet.hear(turn)
                 # Shows the channel what was typed: the answer will stand below it.

@@ -87,6 +87,21 @@ async def test_reset_asks_first_when_another_persons_answer_is_being_made(open_o
     assert "Cancelled by a reset" in office.slack.said(CHANNEL, thread=ts)[0]["text"]
 
 
+async def test_a_mention_with_the_word_reset_asks_too_and_once(open_office: Open) -> None:
+    gate = asyncio.Event()
+    office = await open_office(model=FakeModel(lambda call: ["Branches are named like this. ", gate, "And so on."]))
+    ts = await office.alice.mention(CHANNEL, QUESTION)
+    await office.until(lambda: office.slack.said(CHANNEL, thread=ts))
+    await office.bob.mention(CHANNEL, "reset", thread=ts)
+    await office.until(lambda: office.slack.whispers)
+    (question,) = office.slack.whispers
+    assert "Somebody else is being answered in this conversation" in question["text"]
+    await office.bob.press(CHANNEL, {"ts": "1.1", "blocks": question["blocks"]}, "duet_reset")
+    await office.settle()
+    assert "bob cleared this conversation" in office.slack.said(CHANNEL, thread=ts)[-1]["text"]
+    assert len(office.slack.whispers) == 1
+
+
 async def test_the_shortcut_asks_too_and_its_button_clears_only_that_thread(open_office: Open) -> None:
     gate = asyncio.Event()
     office = await open_office(model=FakeModel(lambda call: ["Branches are named like this. ", gate, "And so on."]))
