@@ -187,7 +187,11 @@ class RoomSandboxes:
 
     async def save(self, row: SandboxRow) -> bool:
         """Write the workspace to its snapshot; say whether that went well."""
-        writer = self.snapshots.writer(room_hash(row.room), row.generation)
+        try:
+            writer = self.snapshots.writer(room_hash(row.room), row.generation)
+        except OSError as error:
+            log.warning("Workspace was not saved: %s", error, extra={"action": "save"})
+            return False
         fault = "it did not finish"
         try:
             fault = await self.containers.save(row.container_id, writer.write)
@@ -195,7 +199,7 @@ class RoomSandboxes:
             fault = "the container is gone"
             self.forget(row.room)
         finally:
-            writer.discard() if fault else writer.keep()
+            fault = writer.end(keep=not fault) or fault
         if fault:
             log.warning("Workspace was not saved: %s", fault, extra={"action": "save"})
         if not fault:

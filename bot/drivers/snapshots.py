@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bot.errors import SandboxUnavailable
+
 LOCK_RETRY_S = 0.02
+WRITING = ".writing-"
+WRITING_LASTS_S = 300.0  # since its last byte; no save may take so long
 
 
 class Snapshots:
@@ -35,7 +41,15 @@ class Snapshots:
                 yield piece
 
     def writer(self, digest: str, generation: int) -> SnapshotWriter:
+        """Begin a snapshot. Raises: OSError when there is no room for it."""
         return SnapshotWriter(self.path(digest, generation))
+
+    def drop_unfinished(self) -> None:
+        """Delete what processes that were killed while writing have left."""
+        for path in self._folder.glob(f"{WRITING}*"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime >= WRITING_LASTS_S:
+                    path.unlink()
 
     def drop(self, digest: str, *, through: int) -> None:
         """Delete the snapshots of a room up to a generation."""
@@ -49,25 +63,35 @@ class Snapshots:
 
 
 class SnapshotWriter:
-    """A snapshot being written; `keep` puts it in the place of the old one, `discard` leaves the old one."""
+    """A snapshot being written; `end` puts it in the place of the old one, or leaves the old one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        fd, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+        self._fault = ""
+        fd, name = tempfile.mkstemp(prefix=WRITING, dir=path.parent)
         self._file = os.fdopen(fd, "wb")
         self._written = Path(name)
 
     def write(self, stream: int, data: bytes) -> None:
-        if stream == 1:  # standard error is no part of the tar
+        """Take a piece; after a fault of the disk the rest is let go by, so that its writer comes to its end."""
+        if stream != 1 or self._fault:  # standard error is no part of the tar
+            return
+        try:
             self._file.write(data)
+        except OSError as error:
+            self._fault = error.strerror or str(error)
 
-    def keep(self) -> None:
-        self._file.close()
-        self._written.replace(self._path)
-
-    def discard(self) -> None:
-        self._file.close()
-        self._written.unlink(missing_ok=True)
+    def end(self, *, keep: bool) -> str:
+        """Close it, and put it in its place if it is to be kept; give why it could not be written, '' if it could."""
+        try:
+            self._file.close()
+            if keep and not self._fault:
+                self._written.replace(self._path)
+        except OSError as error:
+            self._fault = self._fault or error.strerror or str(error)
+        finally:
+            self._written.unlink(missing_ok=True)
+        return self._fault
 
 
 def _generation(path: Path) -> int:
@@ -108,7 +132,12 @@ class RoomLocks:
         return RoomHold(turn, fd)
 
     def _locked_file(self, digest: str) -> int | None:
-        fd = os.open(self._folder / f"{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self._folder / f"{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"The data folder cannot be used: {error.strerror}.", mend="Make room in the data folder, or mend it."
+            ) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

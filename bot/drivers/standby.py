@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bot.drivers.container import Names
 from bot.drivers.containers import Containers, Found
+from bot.errors import SandboxUnavailable
 
 CLAIMED = ".claimed"
 CLAIM_LASTS_S = 120.0
@@ -62,7 +63,11 @@ class Standby:
         """Start containers until `size` stand by; remove those above it. One process at a time does this."""
         while self.count() < size:
             container_id = await self._containers.create(self._names.pooled(secrets.token_hex(6)))
-            (self._folder / container_id).touch(mode=0o600)
+            try:
+                (self._folder / container_id).touch(mode=0o600)
+            except OSError as error:  # nobody would know of it, and the next round would make another
+                await self._containers.remove(container_id)
+                raise SandboxUnavailable(f"The data folder cannot be used: {error.strerror}.") from error
         while self.count() > size and (surplus := self.claim()):
             await self._containers.remove(surplus)
             self.settled(surplus)

@@ -109,6 +109,7 @@ class Upkeep:
                         await self._rooms.containers.remove(container_id)
                 await self._without_old_probes(found)
                 await self._without_stray_snapshots(by_hash)
+                self._rooms.snapshots.drop_unfinished()
             except SandboxUnavailable as error:
                 log.warning("Sandboxes were not reconciled: %s", error, extra={"action": "reconcile"})
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -277,6 +279,56 @@ async def test_a_workspace_that_cannot_be_saved_is_not_thrown_away(place: Bench,
     assert row is not None
     assert row.state is SandboxState.LIVE
     assert (await run(sandbox, "cat f")).stdout == "kept\n"
+
+
+async def test_a_full_disk_costs_neither_the_workspace_nor_what_space_is_left(
+    place: Bench, sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(sandbox, "head -c 300K /dev/urandom >f; echo kept >g")
+    await sandbox.settled()
+
+    def on_a_full_disk(fd: int, mode: str) -> IO[bytes]:
+        os.close(fd)
+        return open("/dev/full", mode)
+
+    with monkeypatch.context() as full:
+        full.setattr("bot.drivers.snapshots.os.fdopen", on_a_full_disk)
+        await sandbox.upkeep.sweep(place.now_ms + 901_000)
+        assert [path.name for path in place.home.glob("snapshots/*") if path.suffix != ".lock"] == ["standby"]
+    row = await place.ledger.sandbox(room())
+    assert row is not None
+    assert (row.state, row.dirty) == (SandboxState.LIVE, True)
+    assert (await run(sandbox, "cat g")).stdout == "kept\n"
+    place.now_ms += 1  # it is tried once a command
+    await run(sandbox, "true")
+    await sandbox.settled()
+    await sandbox.upkeep.sweep(place.now_ms + 901_000)
+    assert len(list(place.home.glob("snapshots/*.tar"))) == 1
+
+
+async def test_a_standing_container_that_cannot_be_written_down_is_not_left(
+    place: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path, mode: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.touch", fails)
+    async with closing(place.sandbox(pool=1)) as sandbox:
+        for _ in range(2):
+            await sandbox.upkeep.sweep(place.now_ms)
+        assert place.containers() == []
+
+
+async def test_a_snapshot_that_a_killed_process_was_writing_is_cleared_away(
+    place: Bench, sandbox: DockerSandbox
+) -> None:
+    await run(sandbox, "true")
+    old, new = (place.home / "snapshots" / f".writing-{name}" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    await sandbox.upkeep.reconcile()
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 async def test_a_snapshot_holds_what_a_hostile_workspace_can_hold(place: Bench, sandbox: DockerSandbox) -> None:
