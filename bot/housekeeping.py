@@ -39,6 +39,7 @@ class Housekeeping:
         while True:
             if reconciled_at is None or self._now() - reconciled_at >= RECONCILE_EVERY_S * 1000:
                 await attempt(self._reconcile(), where="comparing containers with rooms")
+                await attempt(self._store.sweep_files(), where="removing the files of parts that are over")
                 reconciled_at = self._now()
             await attempt(self._store.expire_tickets(), where="closing tickets whose time is over")
             await attempt(self._sweep(self._now()), where="keeping the sandboxes")

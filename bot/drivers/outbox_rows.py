@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Collection
 
 from bot.conversation import Answer, Body, Part, SessionKey
@@ -13,6 +14,7 @@ from bot.drivers.rows import body_of, dumped
 from bot.errors import Superseded
 from bot.records import NewPart, OpenTurn, ToDeliver
 
+FILE_WITHOUT_ROW_S = 600.0
 # Put as the index `open_parts` has it, or SQLite would read through every part that was ever posted.
 _UNPOSTED = "{0}.state IN ('draft', 'ready', 'posting') AND {0}.state <> 'draft'"
 # What will not be shown need not be kept: a reset may have forgotten the rest of its turn already.
@@ -35,9 +37,20 @@ class OutboxRows:
                 self._in_memory[name] = file.data
             else:
                 path = self._db.home / "files" / name
-                if not path.exists():
-                    path.with_suffix(".new").write_bytes(file.data)
-                    path.with_suffix(".new").rename(path)
+                new = path.with_suffix(f".{self._db.owner}")
+                new.write_bytes(file.data)
+                new.rename(path)
+
+    async def sweep_files(self) -> None:
+        """Remove the files of parts that are over; one that was just written may have no row yet."""
+        if self._db.home is None:
+            return
+        sql = "SELECT files_json FROM outbox INDEXED BY open_parts WHERE state IN ('draft', 'ready', 'posting')"
+        found = await self._db.read(lambda c: [json.loads(row[0]) for row in c.execute(sql)])
+        named = {file["sha256"] for files in found for file in files}
+        for path in (self._db.home / "files").iterdir():
+            if path.stem not in named and time.time() - path.stat().st_mtime > FILE_WITHOUT_ROW_S:
+                path.unlink(missing_ok=True)
 
     def _files(self, row: sqlite3.Row) -> dict[str, bytes]:
         names = [file["sha256"] for file in json.loads(row["files_json"])]

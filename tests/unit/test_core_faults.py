@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from bot.conversation import (
     Answer,
     Author,
     Body,
+    FileData,
     Outcome,
     Part,
     RoomKey,
@@ -30,6 +33,7 @@ from bot.drivers.store import SqliteStore
 from bot.errors import BadInput, ModelBusy, OutletUnavailable, StoreUnavailable
 from bot.lanes import TURNS_AT_ONCE
 from bot.policy import Policy
+from bot.records import NewPart
 from tests.conftest import Build, World
 from tests.fakes import ANN, BOB, ROOM, FakeModel, FakeOutlet, turn
 
@@ -567,3 +571,24 @@ async def test_what_is_damaged_is_said_on_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is damaged") as raised:
         await Database(tmp_path).open()
     assert "\n" not in str(raised.value)
+
+
+async def test_the_files_of_what_was_posted_or_cleared_do_not_stay_for_ever(build: Build, tmp_path: Path) -> None:
+    world = await build(home=tmp_path, start=False)
+    asked = turn()
+    await world.duet.hear(asked)
+    begun = await world.store.begin(["fake"])
+    assert begun is not None
+    bodies = [Body({"text": "x"}, (FileData("output.txt", data),)) for data in (b"waits", b"no row yet", b"over")]
+    for body in bodies:
+        await world.store.keep_files(body)
+    await world.store.settle(begun, Answer(asked.id, "x"), said=(), parts=(NewPart("k-0", 0, bodies[0]),))
+    waits, fresh, over = (tmp_path / "files" / sha256(body.files[0].data).hexdigest() for body in bodies)
+    for path in (waits, over):
+        os.utime(path, (0, 0))
+    await world.store.sweep_files()
+    assert (waits.exists(), fresh.exists(), over.exists()) == (True, True, False)
+    world.duet.start()
+    await world.settled(asked)
+    await world.store.sweep_files()
+    assert not waits.exists()
