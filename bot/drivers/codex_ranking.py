@@ -128,7 +128,8 @@ def coverage(index: Index, text: str, chunk: int) -> float:
     whole = index.chunk_count()
     weights = {term: math.log1p(whole / (1 + count)) for term, count in index.holders(terms).items()}
     held = index.held_by(chunk, terms)
-    return sum(weights[term] for term in held) / max(sum(weights.values()), 1e-9)
+    # Always in the same order: a sum in another one differs in its last digit, and that broke ties by chance.
+    return sum(weights[term] for term in terms if term in held) / max(sum(weights.values()), 1e-9)
 
 
 def search_by_meaning(
