@@ -8,6 +8,7 @@ from collections import defaultdict
 from adapters.discord.drafts import Drafts
 from adapters.pacing import Pacer
 from bot.conversation import Body, Part, RoomKey, SessionKey
+from bot.errors import OutletRefused
 
 
 def draft(text: str, *, key: str = "k", channel: str = "1") -> Part:
@@ -113,3 +114,25 @@ async def test_an_edit_that_fails_ends_no_later_draft():
     slots.free["1"].release()
     drafts.put(draft("2"))
     await until(lambda: edits == ["1", "2"])
+
+
+async def test_a_draft_that_is_refused_is_the_last_one_tried():
+    edits = []
+
+    async def edit(part: Part) -> None:
+        edits.append(part.body.content["content"])
+        raise OutletRefused("Duet cannot see this channel.")
+
+    slots = Slots()
+    drafts = Drafts(slots, edit)
+    drafts.put(draft("1"))
+    await until(lambda: edits == ["1"])
+    drafts.put(draft("2"))
+    slots.free["1"].release()
+    drafts.put(draft("b", key="other"))
+    await until(lambda: "b" in edits)
+    assert edits == ["1", "b"]
+    await drafts.end("k")
+    drafts.put(draft("a new try"))
+    slots.free["1"].release()
+    await until(lambda: edits[-1] == "a new try")

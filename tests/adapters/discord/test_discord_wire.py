@@ -82,6 +82,14 @@ async def test_a_wish_to_reconnect_is_followed_by_a_resume(wire, channel):
     await wire.answers(1, channel)
 
 
+async def test_a_session_that_is_lost_but_may_be_resumed_is(wire, channel):
+    before = (wire.discord.identifies, wire.discord.resumes)
+    await wire.discord.invalidate(resumable=True)
+    await wire.people.ask(QUESTION, channel=channel)
+    await wire.answers(1, channel)
+    assert (wire.discord.identifies, wire.discord.resumes) == (before[0], before[1] + 1)
+
+
 async def test_a_lost_session_repeats_nothing_and_what_was_missed_is_caught_up(wire, channel):
     await wire.people.ask(QUESTION, channel=channel)
     await wire.answers(1, channel)
@@ -190,6 +198,15 @@ async def test_a_deleted_question_leaves_no_answer_and_a_deleted_channel_no_room
     gone = {"id": asked["id"], "channel_id": channel, "guild_id": wire.discord.guild}
     await wire.discord.tell("MESSAGE_DELETE", gone)
     await answered_only(wire, channel, 0)
+
+
+async def test_what_is_told_to_one_person_keeps_to_discords_contract(wire, channel):
+    made = await wire.people.slash("duet get", path="report.csv", channel=channel)
+    await until(lambda: "engine cannot be used" in (wire.people.answer_to(made) or {}).get("content", ""))
+    direct = wire.discord.direct(wire.people.alice)  # where a person must be looked up
+    told = await wire.people.slash("duet status", channel=direct)
+    await until(lambda: "**Model**" in (wire.people.answer_to(told) or {}).get("content", ""))
+    assert (told["acknowledged"], told["data"]["flags"]) == (5, 64)
 
 
 async def test_a_member_may_ask_where_only_they_installed_duet_but_nothing_runs_there(wire):
