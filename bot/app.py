@@ -86,7 +86,7 @@ async def open_duet(settings: Settings, *, keeps_house: bool = False, drain_s: f
             turn_timeout_s=settings.turn_timeout_s,
         )
         if keeps_house:
-            stack.push_async_callback(_ended, _housekeeping(store, sandbox, codex))
+            stack.push_async_callback(_ended, _housekeeping(store, sandbox, codex, settings.log_keep_days))
         stack.push_async_callback(duet.close, drain_s=drain_s)
         yield Parts(settings, duet, codex, model, sandbox, store, redact)
 
@@ -141,11 +141,11 @@ def install_id(home: Path) -> str:
     return path.read_text("ascii").strip()
 
 
-def _housekeeping(store: SqliteStore, sandbox: DockerSandbox, codex: Codex) -> list[asyncio.Task[None]]:
+def _housekeeping(store: SqliteStore, sandbox: DockerSandbox, codex: Codex, keep_days: int) -> list[asyncio.Task[None]]:
     from bot.housekeeping import Housekeeping
 
     upkeep = sandbox.upkeep
-    house = Housekeeping(store, sweep=upkeep.sweep, reconcile=upkeep.reconcile, now=now_ms)
+    house = Housekeeping(store, sweep=upkeep.sweep, reconcile=upkeep.reconcile, now=now_ms, keep_days=keep_days)
     return [
         asyncio.create_task(house.run(), name="duet-housekeeping"),
         asyncio.create_task(codex.watch(), name="duet-codex-watch"),

@@ -10,6 +10,7 @@ from bot.ports import Store
 
 EVERY_S = 1.0
 RECONCILE_EVERY_S = 3600.0
+DAY_MS = 86_400_000
 LOCK = "housekeeper.lock"
 
 
@@ -24,12 +25,14 @@ class Housekeeping:
         reconcile: Callable[[], Awaitable[None]],
         now: Callable[[], int],
         every_s: float = EVERY_S,
+        keep_days: int = 0,
     ) -> None:
         self._store = store
         self._sweep = sweep
         self._reconcile = reconcile
         self._now = now
         self._every_s = every_s
+        self._keep_days = keep_days
 
     async def run(self) -> None:
         """Keep house for ever, or wait until the process that does is gone."""
@@ -40,7 +43,14 @@ class Housekeeping:
             if reconciled_at is None or self._now() - reconciled_at >= RECONCILE_EVERY_S * 1000:
                 await attempt(self._reconcile(), where="comparing containers with rooms")
                 await attempt(self._store.sweep_files(), where="removing the files of parts that are over")
+                await attempt(self._forget(), where="removing what the prompt log holds too long")
                 reconciled_at = self._now()
             await attempt(self._store.expire_tickets(), where="closing tickets whose time is over")
             await attempt(self._sweep(self._now()), where="keeping the sandboxes")
             await asyncio.sleep(self._every_s)
+
+    async def _forget(self) -> None:
+        """Remove model calls that are older than they are to be kept; 0 days keep them for ever."""
+        before = self._now() - self._keep_days * DAY_MS
+        while self._keep_days and await self._store.forget_calls(before):
+            pass

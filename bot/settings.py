@@ -238,6 +238,9 @@ class Settings:
     log_level: str = setting(
         "INFO", "log.level", "DEBUG, INFO, WARNING or ERROR", check=one_of("DEBUG", "INFO", "WARNING", "ERROR")
     )
+    log_keep_days: int = setting(
+        90, "log.keep_days", "days that the prompt log of `duet log` is kept; 0 is for ever", check=at_least(0)
+    )
 
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
 

@@ -14,6 +14,7 @@ from bot.errors import Superseded
 from bot.ports import ChatMessage, Findings, Finished
 from bot.records import CommandState, Decision, LoggedCall, OpenTurn, PlannedCommand, Start, Step
 
+FORGOTTEN_AT_ONCE = 500
 _COMMANDS = "SELECT k.*, i.id AS ticket FROM commands k LEFT JOIN tickets i ON i.command = k.id"
 
 
@@ -229,6 +230,19 @@ class StepRows:
             return [_logged(row, self._commands_of(c, row["seq"], row["step"])) for row in rows]
 
         return await self._db.read(work)
+
+    async def forget_calls(self, before: int) -> int:
+        """Remove the oldest calls made before a time, of turns that are over; a bounded number, which it gives."""
+
+        def work(c: sqlite3.Connection) -> int:
+            return c.execute(
+                """DELETE FROM calls WHERE id IN (
+                       SELECT o.id FROM (SELECT id, turn, at FROM calls ORDER BY id LIMIT ?) o
+                       JOIN turns t ON t.seq = o.turn WHERE o.at < ? AND t.state NOT IN ('heard', 'running'))""",
+                (FORGOTTEN_AT_ONCE, before),
+            ).rowcount
+
+        return await self._db.write(work, is_news=False)
 
     def _commands_of(self, c: sqlite3.Connection, seq: int, step: int) -> tuple[CommandResult, ...]:
         rows = c.execute(f"{_COMMANDS} WHERE k.turn = ? AND k.step = ? ORDER BY ordinal", (seq, step))
