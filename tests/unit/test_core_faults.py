@@ -479,17 +479,19 @@ KEPT = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM calls), (S
 
 
 async def test_a_turn_that_outlasts_its_reset_leaves_nothing_behind(build: Build) -> None:
-    stuck = asyncio.Event()
+    is_in, stuck = asyncio.Event(), asyncio.Event()
 
     class Stuck(FakeOutlet):
         async def show(self, part: Part, *, draft: bool) -> str:
             if draft:
+                is_in.set()
                 await stuck.wait()
             return await super().show(part, draft=draft)
 
     world = await build(outlet=Stuck(), reset_wait_s=0.2, model=FakeModel(lambda call: ["OLD <run>echo OLD</run>"]))
     asked = turn("Which OLD branch?")
     await world.duet.hear(asked)
+    await is_in.wait()
     await world.until(lambda: world.sandbox.ran)
     (cleared,) = await build_reset(world)
     assert "may still appear" in "".join(cleared.notes)
