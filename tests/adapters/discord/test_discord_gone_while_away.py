@@ -6,6 +6,7 @@ import asyncio
 
 from bot.conversation import Author, RoomKey, SessionKey, Standing, Turn
 from tests.adapters.discord.test_discord_reset_and_endings import room_of, thread_with_a_conversation
+from tests.adapters.discord.world import PATIENCE_S
 
 
 async def back_after(w, happens):
@@ -18,8 +19,9 @@ async def back_after(w, happens):
 
 
 async def until_forgotten(w, session):
-    while await w.duet.history(session):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while await w.duet.history(session):
+            await asyncio.sleep(0.01)
 
 
 async def test_a_channel_deleted_while_away_ends_its_room(world):
