@@ -53,7 +53,7 @@ class Bench:
     def spec(self, **changes: Any) -> SandboxSpec:
         # A clock that no busy machine reaches: who wants one that strikes says so.
         tight = SandboxSpec(
-            image=self.image, docker_host=self.address, workspace_mb=32, memory_mb=192, timeout_s=60.0, pool=0, cpus=1.0
+            image=self.image, docker_host=self.address, workspace_mb=32, memory_mb=192, timeout_s=30.0, pool=0, cpus=1.0
         )
         return replace(tight, **changes)
 

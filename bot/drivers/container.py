@@ -178,7 +178,8 @@ def host_arguments(spec: SandboxSpec) -> dict[str, Any]:
         "memswap_limit": spec.memory_bytes,  # equal to memory, or swap makes the limit void
         "pids_limit": spec.pids,
         "nano_cpus": int(spec.cpus * 1e9),
-        "ulimits": [("core", 0), ("nofile", 256), ("fsize", size)],
+        # No message queues: they outlive the processes that make them, by `mq_open` or as files in /dev/mqueue.
+        "ulimits": [("core", 0), ("nofile", 256), ("fsize", size), ("msgqueue", 0)],
         "log_config": "none",
         "restart_policy": {"Name": "no"},
     }

@@ -131,6 +131,19 @@ CASES = [
         ),
         shows="front",
     ),
+    Case(
+        "memory that outlives its processes",
+        "\n".join(
+            (
+                syscall(29, 7, 100 << 20, 0o1666),  # shmget, msgget, semget
+                syscall(68, 7, 0o1666),
+                syscall(64, 7, 250, 0o1666),
+                syscall(240, "q", 0o102, 0o600, 0),  # mq_open
+                "touch /dev/mqueue/q; cat /proc/sysvipc/[sm][hse][mg]* | wc -l; ls /dev/mqueue",
+            )
+        ),
+        shows=f"{EPERM}\n{EPERM}\n{EPERM}\nerrno=24;\n3\n",
+    ),
     Case("shared memory", "dd if=/dev/zero of=/dev/shm/x bs=1M count=500 2>&1; ls /dev/shm", hides="500+0"),
     Case("the workspace filled by bytes", "dd if=/dev/zero of=x bs=1M count=900 2>&1; rm -f x", ANY, hides="900+0"),
     Case(

@@ -38,6 +38,11 @@ REMOVED = frozenset(
         "name_to_handle_at",
         "quotactl",
         "lookup_dcookie",
+        # What these make outlives its makers, and no killing of processes gives the memory back.
+        "shmget",
+        "msgget",
+        "semget",
+        "ipc",  # the 32-bit way to all three
     }
 )
 
