@@ -103,6 +103,7 @@ class Answering:
     async def end(self, turn: OpenTurn, by: str) -> None:
         """Clean up after a turn that a person (`by`) or a reset ('') ended, and only then mark it cancelled."""
         scene = self._scenes.pop(turn.seq, None) or self._opened(turn)
+        await scene.finish()  # it may have been cancelled in the midst of it, with a post still on its way
         if by == WITHDRAWN:
             await self._vanish(scene)
             return

@@ -106,7 +106,7 @@ class Scene:
             self.emit(self.turn, Drafted(text))
 
     async def finish(self) -> None:
-        """Show no draft and no status after this."""
+        """Show no draft and no status after this; it may be called again where it was cut off."""
         if self._timer is not None:
             self._timer.cancel()
         if self.draft is not None:
@@ -114,6 +114,7 @@ class Scene:
         if self.status is not None and self.outlet is not None:
             await asyncio.wait({self.status})
             await self.outlet.status(self.turn.turn, None)
+            self.status = None
 
     def made(self, text: str, *, covered: bool | None, ticket: Ticket | None = None) -> Answer:
         """Give the answer that this has come to."""

@@ -503,6 +503,32 @@ async def test_a_turn_that_outlasts_its_reset_leaves_nothing_behind(build: Build
     assert "OLD" not in dump
 
 
+async def test_a_reset_that_cuts_off_the_wait_for_the_last_draft_waits_for_it_itself(build: Build) -> None:
+    is_in, stuck = asyncio.Event(), asyncio.Event()
+
+    class Stuck(FakeOutlet):
+        async def show(self, part: Part, *, draft: bool) -> str:
+            if draft:
+                is_in.set()
+                await stuck.wait()
+            return await super().show(part, draft=draft)
+
+    world = await build(outlet=Stuck(), model=FakeModel(lambda call: "OLD [1]."))
+    await world.duet.hear(turn())
+    await is_in.wait()
+    scenes = world.duet._answering._scenes
+    await world.until(lambda: all(scene.draft and scene.draft._is_over for scene in scenes.values()))
+    cleared = reset()
+    await world.duet.hear(cleared)
+    await asyncio.sleep(0.3)
+    assert await world.duet.answer(ROOM, cleared.id) is None
+    stuck.set()
+    assert not (await world.settled(cleared)).notes
+    texts = [text for _, text in world.outlet.acts]
+    last = max(number for number, text in enumerate(texts) if "OLD" in text)
+    assert last < next(number for number, text in enumerate(texts) if "cleared" in text)
+
+
 async def test_a_deleted_question_is_not_read_back_as_history(build: Build) -> None:
     world = await build(model=FakeModel(lambda call: ["Branches are", 30.0]))
     asked = turn("Which SECRET branch?")
