@@ -26,7 +26,18 @@ from bot.conversation import Source
 from bot.markers import CODE, is_open, leading, pieces, taken_out, unexplained, with_markers
 from bot.ports import Findings
 from bot.sections import Section
-from bot.sentences import Gist, best_sentence, claim_gist, gist, mirrored, sentence_spans, sentences, support
+from bot.sentences import (
+    LEAST_MIRRORED,
+    MIRRORED,
+    Gist,
+    best_sentence,
+    claim_gist,
+    gist,
+    mirrored,
+    sentence_spans,
+    sentences,
+    support,
+)
 
 SUPPORTED = 0.6  # of a claim's content words must stand in some neighbouring sentences of a section
 CITED_SUPPORTED = 0.4  # where the model itself named the section
@@ -62,15 +73,23 @@ class _Ground:
     section: Section
     plain: str
     passages: tuple[Gist, ...]
-    sentences: tuple[str, ...]
+    sentences: tuple[tuple[str, Gist], ...]
 
     def support(self, claim: Gist) -> float:
         return max(support(claim, passage) for passage in self.passages)
 
-    def denies(self, claim: str) -> bool:
+    def denies(self, claim: _Claim) -> bool:
         """Say whether the section has the claim's words only for its opposite."""
-        alike = list(mirrored(claim, self.sentences))
+        stems = claim.gist.stems
+        # Few sentences share that much: only these are taken apart, or a long section would hold the loop up.
+        least = max(LEAST_MIRRORED, MIRRORED * (len(stems) - 1))
+        near = [sentence for sentence, known in self.sentences if len(stems & known.stems) >= least]
+        alike = list(mirrored(claim.text, near)) if near else []
         return bool(alike) and not max(alike)[1]
+
+    def holds(self, claim: _Claim) -> bool:
+        """Say whether the claim repeats a sentence of the section."""
+        return len(claim.gist.stems) >= 3 and any(support(claim.gist, known) >= REPEATED for _, known in self.sentences)
 
 
 @dataclass(slots=True)
@@ -154,8 +173,8 @@ def _bare(claims: list[_Claim]) -> list[_Claim]:
 
 def _ground(number: int, section: Section) -> _Ground:
     name = gist(section.breadcrumb)
-    said = tuple(sentences(section.text))
-    parts = [gist(sentence) for sentence in said]
+    said = tuple((sentence, gist(sentence)) for sentence in sentences(section.text))
+    parts = [known for _, known in said]
     starts = range(max(1, len(parts) - NEIGHBOURS + 1))
     passages = tuple(_together([name, *parts[start : start + NEIGHBOURS]]) for start in starts)
     return _Ground(number, section, _plain(f"{section.breadcrumb}\n{section.text}"), passages, said)
@@ -278,10 +297,10 @@ def _settle(claim: _Claim, grounds: Sequence[_Ground], other: Gist, *, keep_mark
     was_cited = keep_markers and bool(claim.numbers)
     claim.numbers = []
     # A rule about what is not said or not to be found is no refusal: it repeats a section.
-    if says_uncovered(claim.text) and not any(_repeats(ground.section, claim) for ground in grounds):
+    if says_uncovered(claim.text) and not any(ground.holds(claim) for ground in grounds):
         claim.verdict = "declined"
         return False
-    denied = {ground.number for ground in grounds if ground.denies(claim.text)}
+    denied = {ground.number for ground in grounds if ground.denies(claim)}
     cited = [ground for ground in cited if ground.number not in denied]
     bearing = [ground.number for ground in cited if ground.support(claim.gist) >= CITED_SUPPORTED]
     if not _wants_support(claim):
@@ -292,7 +311,7 @@ def _settle(claim: _Claim, grounds: Sequence[_Ground], other: Gist, *, keep_mark
     if bearing:
         claim.verdict = "supported"
         claim.numbers = bearing if was_cited or not keep_markers else []
-        return any(_repeats(ground.section, claim) for ground in grounds if ground.number in bearing)
+        return any(ground.holds(claim) for ground in grounds if ground.number in bearing)
     if support(claim.gist, other) < SUPPORTED:
         claim.verdict = "unsupported" if was_cited or denied or _lays_down(claim) else "told" if _tells(claim) else ""
     return False
@@ -317,12 +336,6 @@ def _bearers(claim: _Claim, grounds: Sequence[_Ground]) -> list[int]:
         return []
     shares = [(ground.support(claim.gist), -ground.number) for ground in grounds]
     return [-number for share, number in sorted(shares, reverse=True) if share >= SUPPORTED]
-
-
-def _repeats(section: Section, claim: _Claim) -> bool:
-    if len(claim.gist.stems) < 3:
-        return False
-    return any(support(claim.gist, gist(sentence)) >= REPEATED for sentence in sentences(section.text))
 
 
 # Quotations

@@ -81,7 +81,7 @@ def _blocks(markdown: str) -> Iterator[tuple[int, int, bool]]:
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w])|\d+")
-_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>()\[\]]+|[\w.+-]+@[\w-]+\.\w+", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b(?:https?://|www\.)[^\s<>()\[\]]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.\w+", re.IGNORECASE)
 # Scripts written without spaces (Thai to Korean): their pairs of characters stand in for words.
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af]+"
@@ -125,10 +125,11 @@ _UNITS = {
 }
 _AMOUNT = rf"(?:\d+(?:[.,]\d+)*|{'|'.join(_NUMBER_WORDS)}|{_HAN_NUMBER.pattern})"
 _MEASURE = re.compile(
-    rf"((?:{_AMOUNT}(?:\s*(?:,|-|–|to|or|and)\s*))*{_AMOUNT}|(?:within|after|least|than|half)\s+an?)[\s-]*"
+    rf"(?<![a-z])((?:{_AMOUNT}(?:\s*(?:,|-|–|to|or|and)\s*))*{_AMOUNT}|(?:within|after|least|than|half)\s+an?)[\s-]*"
     rf"(?:(?:working|business|calendar|full|whole|consecutive|more)\s+)?({'|'.join(_UNITS)})(?![a-z])",
     re.IGNORECASE,
 )
+_UNIT = re.compile(rf"(?<![a-z])(?:{'|'.join(_UNITS)})(?![a-z])", re.IGNORECASE)
 _TIME = re.compile(r"\b0?(\d{1,2}):(\d\d)\b")
 _ENDINGS = re.findall(r"\w+", "ations ation ments ment ings ing edly als al ies ied ed es ly s e y")
 
@@ -176,11 +177,14 @@ def gist(text: str) -> Gist:
     text = _TIME.sub(" ", text)
     words = {word.lower() for word in _WORD.findall(_UNSPACED.sub(_paired, text))}
     stems = {stem(word) for word in words if not (word in _COMMON or word in _NUMBER_WORDS or word.isdigit())}
-    exact |= {_digits(word) for word in (*words, *_HAN_NUMBER.findall(text))} - {""}
+    han = [] if text.isascii() else _HAN_NUMBER.findall(text)
+    exact |= {_digits(word) for word in (*words, *han)} - {""}
     return Gist(frozenset(stems), frozenset({*exact, *_NUMBER.findall(text)}), frozenset(_measures(text)))
 
 
 def _measures(text: str) -> Iterator[Measure]:
+    if not _UNIT.search(text):  # most sentences measure nothing, and this is quickly seen
+        return
     for amounts, unit in _MEASURE.findall(text):
         dimension, size = _UNITS[unit.lower()]
         for amount in re.findall(_AMOUNT, amounts, re.IGNORECASE):
