@@ -464,7 +464,8 @@ async def test_an_approved_command_whose_answer_failed_is_told_again_and_not_run
     (asking,) = await world.hear(turn("run this on a branch"))
     assert asking.ticket
     press = turn("", kind=TurnKind.PRESS, target=asking.ticket.id, verdict=Verdict.APPROVE)
-    failed, last = await world.hear(press, again(press))
+    (failed,) = await world.hear(press)
+    (last,) = await world.hear(again(press))
     assert (failed.outcome, last.outcome) == (Outcome.FAILED, Outcome.ANSWERED)
     assert last.text.endswith("Seen.")
     assert len(world.sandbox.ran) == 1
