@@ -72,7 +72,7 @@ async def test_of_several_the_next_answers_and_says_which_it_was():
             assert isinstance(model, Fallback)
             pieces = [piece async for piece in model.stream(CALL)]
     note = "Answered by m2, because m1 does not answer just now."
-    assert pieces[-1] == Finished("stop", Usage(11, 7), "m2", note)
+    assert pieces[-1] == Finished("stop", Usage(11, 7), "m2", note, faults=("ModelRefused",))
 
 
 async def test_when_every_endpoint_is_down_the_sections_are_quoted_and_it_says_why():
@@ -84,7 +84,7 @@ async def test_when_every_endpoint_is_down_the_sections_are_quoted_and_it_says_w
     assert isinstance(pieces[0], Text)
     assert "They begin with hotfix/. [1]" in pieces[0].text
     assert "does not answer just now" in pieces[0].text
-    assert pieces[-1] == Finished("stop", Usage(), "offline")
+    assert pieces[-1] == Finished("stop", Usage(), "offline", faults=("ModelUnreachable",))
 
 
 async def test_the_built_in_model_without_its_weights_leaves_the_answer_to_the_sections(tmp_path: Path):
@@ -92,7 +92,7 @@ async def test_the_built_in_model_without_its_weights_leaves_the_answer_to_the_s
         assert model.name == LocalModel.name
         pieces = [piece async for piece in model.stream(CALL)]
         checks = await model.checks()  # type: ignore[attr-defined]
-    assert pieces[-1] == Finished("stop", Usage(), "offline")
+    assert pieces[-1] == Finished("stop", Usage(), "offline", faults=("ModelUnreachable",))
     assert any("duet model install local" in check.mend for check in checks)
 
 
