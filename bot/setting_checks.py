@@ -28,12 +28,13 @@ def starts_with(*prefixes: str) -> Check:
 
 
 def web_address(value: str) -> str | None:
+    """Check how an address begins; it is never repeated, since a password may stand in it."""
     ok = not value or value.startswith(("http://", "https://"))
-    return None if ok else f"must begin with http:// or https://, not {value!r}"
+    return None if ok else "must begin with http:// or https://"
 
 
 def model_address(value: str) -> str | None:
-    if value.rstrip("/").endswith("/chat/completions"):
+    if value.split("?")[0].rstrip("/").endswith("/chat/completions"):
         return "must end before /chat/completions (usually in /v1)"
     if value == "local" or not value:
         return None

@@ -40,6 +40,12 @@ def test_a_password_in_an_address_is_not_shown(tmp_path):
     assert "http://…@models.example:8080/v1" in shown
 
 
+def test_a_password_in_a_wrong_address_is_not_repeated(tmp_path):
+    with pytest.raises(SettingsError, match="must begin with http:// or https://") as faults:
+        loaded(tmp_path, "[model]\nurl = 'ftp://ada:hunter2@models.example/v1'")
+    assert "hunter2" not in str(faults.value)
+
+
 def test_the_list_can_come_from_the_environment(tmp_path):
     assert load_settings(environ={"DUET_MODELS": "model, offline"}, folder=tmp_path).models == ("model", "offline")
 
@@ -50,6 +56,7 @@ def test_the_list_can_come_from_the_environment(tmp_path):
         ("[endpoints.x]\nname = 'm'", "needs a url in [endpoints.x]"),
         ("[endpoints.x]\nurl = 'ftp://x'", "must begin with http"),
         ("[endpoints.x]\nurl = 'https://x/v1/chat/completions'", "must end before"),
+        ("[model]\nurl = 'https://x/v1/chat/completions/?version=1'", "must end before"),
         ("[endpoints.x]\nurl = 'https://x/v1'\nprofle = 'one'", "did you mean profile?"),
         ("[endpoints.local]\nurl = 'https://x/v1'", "a meaning of its own"),
         ("[model]\nurl = 'http://host:no/v1'", "must be a web address such as https://host/v1"),
