@@ -80,3 +80,21 @@ def m002_open_in_order(db: Database) -> None:
 def m003_raised(db: Database) -> None:
     """Let a reset say that it raised the generation: the number alone tells not which of two resets did."""
     db.execute("ALTER TABLE turns ADD COLUMN raised INTEGER NOT NULL DEFAULT 0")
+
+
+@migrations()
+def m004_failed_calls_stay(db: Database) -> None:
+    """Let a call that failed stay in the prompt log when its step is asked again: what was sent was sent."""
+    db.execute("ALTER TABLE calls RENAME TO calls_before")
+    db.execute(
+        """CREATE TABLE calls(
+               id INTEGER PRIMARY KEY, turn INTEGER NOT NULL, step INTEGER NOT NULL, state TEXT NOT NULL,
+               model TEXT NOT NULL, request_json TEXT NOT NULL, findings_json TEXT NOT NULL,
+               reply TEXT NOT NULL DEFAULT '', finish TEXT NOT NULL DEFAULT '',
+               prompt_tokens INTEGER NOT NULL DEFAULT 0, reply_tokens INTEGER NOT NULL DEFAULT 0,
+               first_piece_ms INTEGER, total_ms INTEGER, error TEXT NOT NULL DEFAULT '', at INTEGER NOT NULL)"""
+    )
+    db.execute("INSERT INTO calls SELECT * FROM calls_before")
+    db.execute("DROP TABLE calls_before")
+    db.execute("CREATE INDEX calls_of_turn ON calls(turn, step)")
+    db.execute("CREATE UNIQUE INDEX one_call_a_step ON calls(turn, step) WHERE state <> 'failed'")

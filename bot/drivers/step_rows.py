@@ -46,7 +46,10 @@ class StepRows:
     async def record_call(
         self, turn: OpenTurn, step: int, *, model: str, request: Sequence[ChatMessage], findings: Findings
     ) -> None:
-        """Write a call's row before it is sent; a call that a crash cut off is written over. Raises: Superseded."""
+        """Write a call's row before it is sent; one of the same step that a crash cut off has failed then.
+
+        Raises: Superseded.
+        """
         values = self._fenced(
             turn,
             asking=turn.asking.seq,
@@ -56,9 +59,18 @@ class StepRows:
             findings=findings_json(findings),
             at=self._now(),
         )
-        sql = f"""INSERT OR REPLACE INTO calls(turn, step, state, model, request_json, findings_json, at)
-                  SELECT :asking, :step, 'sent', :model, :request, :findings, :at WHERE {FENCE}"""
-        await self._db.write(lambda c: _must_change(c.execute(sql, values), turn), is_news=False)
+
+        def work(c: sqlite3.Connection) -> None:
+            c.execute(
+                """UPDATE calls SET state = 'failed', error = 'The process was stopped.'
+                   WHERE turn = :asking AND step = :step AND state = 'sent'""",
+                values,
+            )
+            sql = f"""INSERT INTO calls(turn, step, state, model, request_json, findings_json, at)
+                      SELECT :asking, :step, 'sent', :model, :request, :findings, :at WHERE {FENCE}"""
+            _must_change(c.execute(sql, values), turn)
+
+        await self._db.write(work, is_news=False)
 
     async def complete_call(
         self, turn: OpenTurn, step: int, *, reply: str, finished: Finished, first_piece_ms: int | None, total_ms: int,
@@ -82,7 +94,7 @@ class StepRows:
             changed = c.execute(
                 f"""UPDATE calls SET state = 'complete', reply = :reply, finish = :finish, model = :model,
                     prompt_tokens = :prompt_tokens, reply_tokens = :reply_tokens, first_piece_ms = :first,
-                    total_ms = :total WHERE turn = :asking AND step = :step AND {FENCE}""",
+                    total_ms = :total WHERE turn = :asking AND step = :step AND state = 'sent' AND {FENCE}""",
                 values,
             )
             _must_change(changed, turn)
@@ -224,10 +236,10 @@ class StepRows:
             rows = c.execute(
                 """SELECT c.*, t.message_id, t.author_json, t.text AS question, t.seq FROM calls c
                    JOIN turns t ON t.seq = c.turn JOIN sessions s ON s.key = t.session
-                   WHERE t.session = ? AND t.generation = s.generation ORDER BY c.turn, c.step""",
+                   WHERE t.session = ? AND t.generation = s.generation ORDER BY c.turn, c.id""",
                 (str(session),),
             ).fetchall()
-            return [_logged(row, self._commands_of(c, row["seq"], row["step"])) for row in rows]
+            return [_logged(row, self._commands_of(c, row)) for row in rows]
 
         return await self._db.read(work)
 
@@ -244,8 +256,10 @@ class StepRows:
 
         return await self._db.write(work, is_news=False)
 
-    def _commands_of(self, c: sqlite3.Connection, seq: int, step: int) -> tuple[CommandResult, ...]:
-        rows = c.execute(f"{_COMMANDS} WHERE k.turn = ? AND k.step = ? ORDER BY ordinal", (seq, step))
+    def _commands_of(self, c: sqlite3.Connection, call: sqlite3.Row) -> tuple[CommandResult, ...]:
+        if call["state"] != "complete":
+            return ()
+        rows = c.execute(f"{_COMMANDS} WHERE k.turn = ? AND k.step = ? ORDER BY ordinal", (call["turn"], call["step"]))
         planned = [command_of(row) for row in rows]
         return tuple(k.result or CommandResult(k.code, Ended.NOT_STARTED, note=k.state) for k in planned)
 

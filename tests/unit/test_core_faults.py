@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlite_utils import Database as SqliteUtils
 
 from bot.conversation import (
     Answer,
@@ -29,6 +30,7 @@ from bot.conversation import (
     Verdict,
 )
 from bot.drivers.database import Database, is_locked
+from bot.drivers.schema import migrations
 from bot.drivers.store import SqliteStore
 from bot.errors import BadInput, ModelBusy, OutletUnavailable, StoreUnavailable
 from bot.lanes import TURNS_AT_ONCE
@@ -582,6 +584,25 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> No
         other.execute("UPDATE _sqlite_migrations SET name = 'm999_later' WHERE id = 2")
     with pytest.raises(BadInput, match="newer version"):
         await Database(tmp_path).open()
+
+
+async def test_a_database_of_an_earlier_version_keeps_its_prompt_log(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "duet.db") as earlier:
+        migrations.apply(SqliteUtils(earlier), stop_before="m004_failed_calls_stay")
+        earlier.execute(
+            "INSERT INTO calls(turn, step, state, model, request_json, findings_json, at)"
+            " VALUES (1, 0, 'failed', 'm', '[]', '{}', 7)"
+        )
+    earlier.close()
+    db = Database(tmp_path)
+    await db.open()
+    again = (
+        "INSERT INTO calls(turn, step, state, model, request_json, findings_json, at) SELECT 1, 0, ?, 'm', '', '', 8"
+    )
+    await db.write(lambda c: c.execute(again, ("sent",)))
+    kept = await db.read(lambda c: [tuple(row) for row in c.execute("SELECT state, at FROM calls ORDER BY id")])
+    await db.close()
+    assert kept == [("failed", 7), ("sent", 8)]
 
 
 async def test_a_data_folder_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -152,6 +152,18 @@ async def test_a_model_fault_keeps_the_question_and_try_again_answers_it(build: 
     assert world.model.calls[1].question == asked.text
 
 
+async def test_a_call_that_failed_stays_in_the_prompt_log_when_the_question_is_tried_again(build: Build) -> None:
+    replies = iter([ModelUnreachable("Away."), ModelUnreachable("Away."), "Named `feature/<ticket>-<words>` [1]."])
+    world = await build(model=FakeModel(lambda call: next(replies)))
+    asked = turn()
+    await world.hear(asked)
+    for _ in range(2):
+        await world.hear(turn("", kind=TurnKind.PRESS, target=asked.id, verdict=Verdict.RETRY))
+    logged = await world.duet.prompt_log(SessionKey(ROOM))
+    assert [(call.step, call.state) for call in logged] == [(0, "failed"), (0, "failed"), (0, "complete")]
+    assert [bool(call.error) for call in logged] == [True, True, False]
+
+
 async def test_partial_text_of_a_fault_is_kept_and_marked(build: Build) -> None:
     model = FakeModel(lambda call: ["Branches are ", ModelBusy("The language model is busy.")])
     world = await build(model=model)
