@@ -28,6 +28,7 @@ QUOTES = 3
 TABLE_LINES = 12  # a longer one is quoted by the row
 CLOSE_TO_BEST = 0.7  # a second quote is worth showing from this part of the best one's score
 SECTION_WEIGHTS = (1.0, 0.75, 0.55)
+ENOUGH_WORDS = 8  # less, as "Branch names matter.", hardly says a rule: what follows is quoted too
 
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`*\"'(\[])")
@@ -130,7 +131,22 @@ def _best(asked: frozenset[str], passages: list[Passage], hits: Sequence[Hit]) -
     ranked = sorted(scored, key=lambda passage: -passage.score)
     chosen = [p for p in ranked[:QUOTES] if p.score >= CLOSE_TO_BEST * ranked[0].score]
     first = chosen[0].number
+    chosen += _what_follows(chosen, passages)
     return sorted(chosen, key=lambda passage: (passage.number != first, passage.number, passage.order))
+
+
+def _what_follows(chosen: Sequence[Passage], passages: Sequence[Passage]) -> list[Passage]:
+    """Give the passages after the best one, of the same section, that it takes to say something."""
+    best, said = chosen[0], sum(len(passage.words) for passage in chosen)
+    known = {passage.order for passage in chosen if passage.number == best.number}
+    rest = [p for p in passages if p.number == best.number and p.order > best.order and p.order not in known]
+    more: list[Passage] = []
+    for passage in rest[: QUOTES - len(chosen)]:
+        if said >= ENOUGH_WORDS:
+            break
+        more.append(passage)
+        said += len(passage.words)
+    return more
 
 
 def _scored(passage: Passage, asked: frozenset[str], passages: list[Passage], hit: Hit) -> Passage:

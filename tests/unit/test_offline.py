@@ -81,6 +81,13 @@ def test_tables_and_code_stay_whole_with_the_marker_below():
     assert '"$(git describe --tags)"\n```\n\n[2]' in answer_from("git switch describe login", BOTH)
 
 
+def test_a_sentence_that_hardly_says_anything_takes_the_next_along():
+    short = "Branch names are important.\n\nThey begin with the ticket, and words follow it after a dash.\n\nAsk Mo."
+    text = answer_from("How should I name a branch?", hits(("Branches", short)))
+    assert text.startswith("Branch names are important. [1]\n\nThey begin with the ticket, and words follow it")
+    assert "Ask Mo" not in text
+
+
 def test_a_long_table_is_quoted_by_the_row_with_its_head():
     rows = "\n".join(f"| item{n} | {n} |" for n in range(40))
     answer = answer_from("what is item7?", hits(("Items", f"| Name | Number |\n|---|---|\n{rows}")))
