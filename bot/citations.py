@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import Literal
 
 from bot.conversation import Source
-from bot.markers import CODE, is_open, leading, pieces, taken_out, unexplained, with_markers
+from bot.markers import CODE, is_open, leading, pieces, taken_out, unexplained, with_markers, without_strays
 from bot.ports import Findings
 from bot.sections import Section
 from bot.sentences import (
@@ -122,7 +122,7 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
     grounds = [_ground(number, hit.section) for number, hit in enumerate(findings.hits, 1)]
     claims = list(_claims(text))
     if not grounds:
-        return Checked(_joined(_bare(claims), marked=False))
+        return Checked(without_strays(_joined(_bare(claims), marked=False), ()))
     other = gist("\n".join(also))
     other_plain = _plain("\n".join(also))
     quoted, judged = False, list[_Claim]()
@@ -140,8 +140,10 @@ def _checked(text: str, findings: Findings, *, url: Url, also: Sequence[str], ke
     if not supported:
         unfounded = any(claim.verdict in ("unsupported", "told", "misquoted") for claim in claims)
         notes = (NOT_FOUND_NOTE,) if unfounded and not declined else ()
-        return Checked(_joined(_bare(claims), marked=False), (), False, declined, False, notes)
-    return Checked(_joined(claims, marked=True), tuple(_sources(claims, grounds, url)), True, False, quoted)
+        return Checked(without_strays(_joined(_bare(claims), marked=False), ()), (), False, declined, False, notes)
+    sources = tuple(_sources(claims, grounds, url))
+    known = [source.number for source in sources]
+    return Checked(without_strays(_joined(claims, marked=True), known), sources, True, False, quoted)
 
 
 def _judged(

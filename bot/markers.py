@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+
+from markdown_it import MarkdownIt
 
 # `[1]`, `[1, 2]`, `[1-3]`, `[1 and 2]`, `[^1]`, `[#1]`, `[Source 1]`, `[ 1 ]`, `\[1\]`, ［1］, 【1†source】, `([1])`,
 # `(source 1)`, `<sup>[1]</sup>`, `[[1]](address)`; not a link's text
@@ -64,6 +66,24 @@ def _without(marker: re.Match[str], numbers: list[int]) -> str:
 def _numbers(label: str) -> Iterator[int]:
     for first, last in _RANGE.findall(label):
         yield from range(int(first), min(int(last or first), int(first) + 20) + 1)
+
+
+def without_strays(text: str, known: Collection[int]) -> str:
+    """Give `text` without what a reader of Markdown sees as a marker though no source stands for it.
+
+    A parser tells here, since a stray or an escaped backtick makes text of what looked like code.
+    """
+    while strays := _bracketed(text) - set(map(str, known)):
+        inlines = (token for token in MarkdownIt("commonmark").parse(text) if token.type == "inline")
+        seen = "\n".join(piece.content for line in inlines for piece in line.children or () if piece.type == "text")
+        if not (strays := strays & _bracketed(seen)):
+            break
+        text = re.sub(rf"\[(?:{'|'.join(strays)})\]", "", text)
+    return text
+
+
+def _bracketed(text: str) -> set[str]:
+    return set(re.findall(r"\[(\d{1,9})\]", text))
 
 
 def leading(text: str) -> str:

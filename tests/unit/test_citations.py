@@ -348,6 +348,14 @@ def test_a_marker_behind_code_in_three_marks_on_one_line_is_a_marker():
     assert "[9]" not in checked("```x``` Every branch is named so [9].").text
 
 
+@pytest.mark.parametrize("text", ["\\`a branch [9]\\` is named", "\\`a branch [09]\\` is named"])
+def test_what_only_looks_like_code_hides_no_marker(text):
+    """A backslash before a backtick: https://spec.commonmark.org/0.31.2/#backslash-escapes"""
+    for reply in (text, f"Two people approve every pull request [3]. {text}"):
+        assert "9]" not in read_as_text(checked(reply).text)
+    assert "`a[9]`" in checked("Two people approve every pull request [3], as in `a[9]`.").text
+
+
 # What a model may try, by mistake or not
 
 
