@@ -123,7 +123,7 @@ async def test_a_turn_that_was_just_taken_up_when_duet_closes_is_given_back(buil
             await asyncio.sleep(0.2)
         return begun
 
-    world.store.begin = slow  # type: ignore[method-assign]
+    world.store.begin = slow
     before, asked = turn(), turn(session=THREAD)
     await world.duet.hear(before)
     await world.duet.hear(asked)
@@ -222,13 +222,13 @@ async def test_a_command_that_was_cancelled_just_as_it_started_does_not_keep_its
         await asyncio.sleep(0.3)
         return started
 
-    world.store.start_command = slow  # type: ignore[method-assign,assignment]
+    world.store.start_command = slow
     asked = turn("echo one", kind=TurnKind.RUN)
     await world.duet.hear(asked)
     await is_in.wait()
     await world.duet.stop(ROOM, asked.id, by=BOB, id="stop-2")
     await world.settled(asked)
-    world.store.start_command = inner  # type: ignore[method-assign]
+    world.store.start_command = inner
     (after,) = await world.hear(turn("echo two", kind=TurnKind.RUN))
     assert after.commands[0].output == "two"
 
@@ -287,7 +287,7 @@ async def test_an_answer_that_cannot_be_rendered_is_said_plainly(build: Build) -
 
 
 async def build_reset(world: World) -> list[Answer]:
-    world.outlet.render = FakeOutlet().render  # type: ignore[method-assign]
+    world.outlet.render = FakeOutlet().render
     return await world.hear(reset())
 
 
@@ -319,7 +319,7 @@ async def test_trying_again_what_a_reset_cleared_meanwhile_is_void(build: Build)
             return await super().surroundings(turn)
 
     replies = iter([ModelBusy("Busy."), "OLD answered [1]."])
-    model = FakeModel(lambda call: next(replies))  # type: ignore[arg-type,return-value]
+    model = FakeModel(lambda call: next(replies))
     world = await build(outlet=Slow(), model=model)
     asked = turn("Which OLD branch?")
     await world.hear(asked)
@@ -412,7 +412,7 @@ def again(asked: Turn, **more: Any) -> Turn:
 
 async def test_what_fails_twice_can_be_tried_a_third_time(build: Build) -> None:
     replies = iter([ModelBusy("Busy."), ModelBusy("Busy."), "Named `feature/x` [1]."])
-    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    world = await build(model=FakeModel(lambda call: next(replies)))
     asked = turn()
     await world.hear(asked)
     second = again(asked)
@@ -424,7 +424,7 @@ async def test_what_fails_twice_can_be_tried_a_third_time(build: Build) -> None:
 
 async def test_a_question_that_was_tried_again_stands_in_the_transcript_once_with_its_last_answer(build: Build) -> None:
     replies = iter([ModelBusy("Busy."), "Named so [1].", ModelBusy("Busy."), "Named `feature/x` [1]."])
-    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    world = await build(model=FakeModel(lambda call: next(replies)))
     asked, between = turn("Which branch?"), turn("Which hotfix?")
     await world.hear(asked, between, again(asked), again(asked))
     said = [(m.role, m.turn, m.text) for m in await world.duet.history(SessionKey(ROOM))]
@@ -442,7 +442,7 @@ async def test_a_question_that_was_tried_again_stands_in_the_transcript_once_wit
 
 async def test_what_a_failed_turn_had_done_is_not_said_twice_when_it_is_tried_again(build: Build) -> None:
     replies = iter(["I look. <run>echo one</run>", ModelBusy("Busy."), "Seen."])
-    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    world = await build(model=FakeModel(lambda call: next(replies)))
     asked = turn("run this on a branch")
     await world.hear(asked, again(asked))
     said = [m.text for m in await world.duet.history(SessionKey(ROOM))]
@@ -452,7 +452,7 @@ async def test_what_a_failed_turn_had_done_is_not_said_twice_when_it_is_tried_ag
 
 async def test_trying_again_what_was_answered_meanwhile_is_refused_and_leaves_no_trace(build: Build) -> None:
     replies = iter([ModelBusy("Busy."), "Named [1]."])
-    world = await build(model=FakeModel(lambda call: next(replies)))  # type: ignore[arg-type,return-value]
+    world = await build(model=FakeModel(lambda call: next(replies)))
     asked = turn()
     *_, late = await world.hear(asked, again(asked), again(asked, author=BOB))
     assert late.outcome is Outcome.REFUSED
@@ -461,7 +461,7 @@ async def test_trying_again_what_was_answered_meanwhile_is_refused_and_leaves_no
 
 async def test_an_approved_command_whose_answer_failed_is_told_again_and_not_run_again(build: Build) -> None:
     replies = iter(["I look. <run>echo one</run>", ModelBusy("Busy."), "Seen."])
-    model = FakeModel(lambda call: next(replies))  # type: ignore[arg-type,return-value]
+    model = FakeModel(lambda call: next(replies))
     world = await build(policy=Policy(commands="ask"), model=model)
     (asking,) = await world.hear(turn("run this on a branch"))
     assert asking.ticket
@@ -481,24 +481,30 @@ async def test_an_approved_command_whose_answer_failed_is_told_again_and_not_run
 KEPT = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM calls), (SELECT count(*) FROM commands)"
 
 
+class StuckDrafts(FakeOutlet):
+    """Drafts hang on their way until `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_in, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def show(self, part: Part, *, draft: bool) -> str:
+        if draft:
+            self.is_in.set()
+            await self.go_on.wait()
+        return await super().show(part, draft=draft)
+
+
 async def test_a_turn_that_outlasts_its_reset_leaves_nothing_behind(build: Build) -> None:
-    is_in, stuck = asyncio.Event(), asyncio.Event()
-
-    class Stuck(FakeOutlet):
-        async def show(self, part: Part, *, draft: bool) -> str:
-            if draft:
-                is_in.set()
-                await stuck.wait()
-            return await super().show(part, draft=draft)
-
-    world = await build(outlet=Stuck(), reset_wait_s=0.2, model=FakeModel(lambda call: ["OLD <run>echo OLD</run>"]))
+    outlet = StuckDrafts()
+    world = await build(outlet=outlet, reset_wait_s=0.2, model=FakeModel(lambda call: ["OLD <run>echo OLD</run>"]))
     asked = turn("Which OLD branch?")
     await world.duet.hear(asked)
-    await is_in.wait()
+    await outlet.is_in.wait()
     await world.until(lambda: world.sandbox.ran)
     (cleared,) = await build_reset(world)
     assert "may still appear" in "".join(cleared.notes)
-    stuck.set()
+    outlet.go_on.set()
     assert (await world.settled(asked)).outcome is Outcome.CANCELLED
     await world.until(lambda: not any("OLD" in text for text in world.outlet.texts))
     assert tuple(await world.store.database.read(lambda c: c.execute(KEPT).fetchone())) == (0, 0, 0)
@@ -507,25 +513,17 @@ async def test_a_turn_that_outlasts_its_reset_leaves_nothing_behind(build: Build
 
 
 async def test_a_reset_that_cuts_off_the_wait_for_the_last_draft_waits_for_it_itself(build: Build) -> None:
-    is_in, stuck = asyncio.Event(), asyncio.Event()
-
-    class Stuck(FakeOutlet):
-        async def show(self, part: Part, *, draft: bool) -> str:
-            if draft:
-                is_in.set()
-                await stuck.wait()
-            return await super().show(part, draft=draft)
-
-    world = await build(outlet=Stuck(), model=FakeModel(lambda call: "OLD [1]."))
+    outlet = StuckDrafts()
+    world = await build(outlet=outlet, model=FakeModel(lambda call: "OLD [1]."))
     await world.duet.hear(turn())
-    await is_in.wait()
+    await outlet.is_in.wait()
     scenes = world.duet._answering._scenes
     await world.until(lambda: all(scene.draft and scene.draft._is_over for scene in scenes.values()))
     cleared = reset()
     await world.duet.hear(cleared)
     await asyncio.sleep(0.3)
     assert await world.duet.answer(ROOM, cleared.id) is None
-    stuck.set()
+    outlet.go_on.set()
     assert not (await world.settled(cleared)).notes
     texts = [text for _, text in world.outlet.acts]
     last = max(number for number, text in enumerate(texts) if "OLD" in text)
