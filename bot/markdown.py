@@ -392,7 +392,7 @@ def _span_source(span: Span) -> str:
     if span.code:
         return f"`` {span.text} ``" if "`" in span.text else f"`{span.text}`"
     text = " " if span.text == "\n" else re.sub(r"([\\`*_\[\]<>~|])", r"\\\1", span.text)
-    lead, core, tail = re.fullmatch(r"(\s*)(.*?)(\s*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    lead, core, tail = re.fullmatch(r"(\s*)(.*?)(\s*)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # always
     for on, mark in ((span.strike, "~~"), (span.italic, "*"), (span.bold, "**")):
         core = f"{mark}{core}{mark}" if on and core else core
     if span.href and core:

@@ -98,9 +98,9 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
         outlet = parts.get("outlet") or FakeOutlet()
         duet = Duet(
             store,
-            model,  # type: ignore[arg-type]
-            retriever,  # type: ignore[arg-type]
-            sandbox,  # type: ignore[arg-type]
+            model,
+            retriever,
+            sandbox,
             policy=policy or Policy(),
             redact=Redactor(secrets),
             now=clock,
@@ -111,10 +111,10 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
             first_wait_s=0.02,
         )
         if attach:
-            duet.attach("fake", outlet)  # type: ignore[arg-type]
+            duet.attach("fake", outlet)
         if start:
             duet.start()
-        world = World(home, store, model, retriever, sandbox, outlet, duet, clock)  # type: ignore[arg-type]
+        world = World(home, store, model, retriever, sandbox, outlet, duet, clock)
         worlds.append(world)
         return world
 

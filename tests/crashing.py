@@ -20,7 +20,7 @@ async def crash(duet: Duet, store: SqliteStore) -> None:
     async def gone(work: Callable[[], Any]) -> Any:
         raise asyncio.CancelledError
 
-    database._in_thread = gone  # type: ignore[method-assign]
+    database._in_thread = gone
     tasks = {*duet._loops, *duet._lanes._running.values(), *duet._lanes._wrappers, *duet._delivery._posting}
     scenes = duet._answering._scenes.values()
     drafts = {scene.draft._task for scene in scenes if scene.draft is not None and scene.draft._task is not None}

@@ -86,6 +86,7 @@ class Front:
         )
         gate = Gate(duet.policy, looker)
         self._entry = Entry(duet, gate, tokens, self.outlet)
+        # Where commands.Bot has it too.
         self.tree = self.client.tree = build_tree(self.client, self._entry)  # type: ignore[attr-defined]
         self._sync = Sync(self.client, self.tree, file=folder / "commands.json", guild=settings.discord_guild)
         self._listener = Listener(

@@ -194,7 +194,7 @@ class Calls:
                 return
             data = {"ok": False, "error": (await response.text())[:80]}
             answer = _Refusal(response.status, dict(response.headers), data)
-            raise SlackApiError("response_url", answer)  # type: ignore[no-untyped-call]
+            raise SlackApiError("response_url", answer)  # type: ignore[no-untyped-call]  # untyped there
 
     async def delete(self, channel: str, ts: str) -> None:
         self._must_live()

@@ -111,7 +111,7 @@ class Socket:
             # Asked for here, since the SDK would try a refused token for ever.
             handler.client.wss_uri = await self._address(handler)
             async with asyncio.timeout(self._clocks.hello_s):
-                await handler.connect_async()  # type: ignore[no-untyped-call]
+                await handler.connect_async()  # type: ignore[no-untyped-call]  # untyped there
                 await self._said_hello.wait()
             self._up = True
             self.lives += 1
@@ -158,7 +158,7 @@ class Socket:
         """Close, but never wait for it longer than a few seconds."""
         try:
             async with asyncio.timeout(self._clocks.close_s):
-                await handler.close_async()  # type: ignore[no-untyped-call]
+                await handler.close_async()  # type: ignore[no-untyped-call]  # untyped there
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("A Slack socket did not close: %s", error, extra={"action": "socket close"})
         client = handler.client

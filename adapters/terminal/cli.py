@@ -214,7 +214,7 @@ def _is_of_the_output(error: OSError) -> bool:
 def _mend_streams() -> None:
     """Let a stream that is closed (`>&-`) be empty, and what the output's alphabet lacks be a question mark."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the program runs
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - as stdin
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - as stdin
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

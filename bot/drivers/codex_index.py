@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bot.drivers.codex_files import FoundFile
 from bot.drivers.codex_rows import Known, Match, Shelf, Table
@@ -420,9 +421,9 @@ _SECTION = (
 )
 
 
-def _section(row: Sequence[object]) -> Section:
+def _section(row: Sequence[Any]) -> Section:
     key, document, title, headings, *rest = row
-    return Section(key, document, title, tuple(json.loads(headings)), *rest)  # type: ignore[arg-type]
+    return Section(key, document, title, tuple(json.loads(headings)), *rest)
 
 
 def _add_to(digest: hashlib.blake2b, *texts: str) -> None:

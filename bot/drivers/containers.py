@@ -255,7 +255,7 @@ class Containers:
 
 def image_id_of(api: APIClient, image: str) -> str:
     """Give the id that an image's name means now."""
-    seen: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
+    seen: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]  # untyped there
     return str(seen["Id"])
 
 

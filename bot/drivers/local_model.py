@@ -225,7 +225,7 @@ class LocalModel:
         except ModelError as error:
             mend = INSTALL if "weights" in error.room_text else "See docs/models.md."
             return [Check("language model", Health.FAIL, error.room_text, mend)]
-        checks: list[Check] = await model.checks()  # type: ignore[attr-defined]
+        checks: list[Check] = await model.checks()  # type: ignore[attr-defined]  # the port lacks it; ours has it
         return checks
 
     async def _close_client(self) -> None:

@@ -101,7 +101,7 @@ async def image_check(engine: Engine, spec: SandboxSpec) -> Check:
     """Say whether the image is there and made from the present recipe."""
 
     def work(api: APIClient) -> dict[str, Any]:
-        seen: dict[str, Any] = api.inspect_image(spec.image)  # type: ignore[no-untyped-call]
+        seen: dict[str, Any] = api.inspect_image(spec.image)  # type: ignore[no-untyped-call]  # untyped there
         return seen
 
     try:

@@ -25,7 +25,7 @@ class _Connection(UnixHTTPConnection):
         self.sock = sock
 
 
-class _Pool(UnixHTTPConnectionPool):
+class _Pool(UnixHTTPConnectionPool):  # the stubs of docker and urllib3 do not agree about what follows
     def _new_conn(self) -> _Connection:  # type: ignore[override]
         return _Connection(self.base_url, self.socket_path, self.timeout)  # type: ignore[arg-type]
 
@@ -42,5 +42,6 @@ class _Adapter(UnixHTTPAdapter):
 def mount(client: APIClient, url: str, *, timeout_s: float, pool_size: int) -> None:
     """Make `client` reach the socket of `url` this way; nothing is asked yet."""
     client.get_adapter("http+docker://localhost").close()
+    # The stub wants whole seconds; requests does not.
     adapter = _Adapter(url.replace("unix://", "http+unix://"), timeout_s, max_pool_size=pool_size)  # type: ignore[arg-type]
     client.mount("http+docker://", adapter)

@@ -120,7 +120,7 @@ async def test_hearing_an_event_costs_little_more_than_a_bare_bolt_listener_and_
     app = bare()
     await dispatched(app, [mention(slack, n) for n in range(100)])
     floor = statistics.median(await dispatched(app, [mention(slack, n) for n in range(300)]))
-    front._duet.hear = _heard_nothing  # type: ignore[method-assign]
+    front._duet.hear = _heard_nothing
     own = statistics.median(await dispatched(front._app, [mention(slack, 1_000 + n) for n in range(300)]))
     assert own / floor <= 2.0, (own, floor)
 

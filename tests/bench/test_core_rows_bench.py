@@ -83,7 +83,7 @@ async def test_a_million_messages_do_not_slow_a_turn_down(tmp_path: Path) -> Non
         store = SqliteStore(tmp_path / str(size), now=lambda: 10**12)
         await store.open()
         await store.claim(turn())
-        await store.database.read(lambda c, size=size: _fill(c, size))  # type: ignore[misc]
+        await store.database.read(lambda c, size=size: _fill(c, size))
         assert len(await store.history(SessionKey(ROOM), limit=200)) == 200
         costs.append(await _costs(store))
         await store.close()
@@ -100,7 +100,7 @@ async def test_nothing_that_is_done_all_the_time_reads_through_what_is_over(tmp_
         store = SqliteStore(tmp_path / str(size), now=lambda: 10**12)
         await store.open()
         await store.claim(turn())
-        await store.database.read(lambda c, size=size: _fill(c, size))  # type: ignore[misc]
+        await store.database.read(lambda c, size=size: _fill(c, size))
         costs.append(await _costs(store))
         await store.close()
     small, big = costs

@@ -106,7 +106,7 @@ async def test_an_event_costs_little_more_than_discord_py_itself(tmp_path: Path)
         bare = Bare()
         floor.append(await cost_s(bare.client, bare))
         duet = Counting()
-        front = Front(Settings(home=tmp_path), duet)  # type: ignore[arg-type]
+        front = Front(Settings(home=tmp_path), duet)
         ours.append(await cost_s(front.client, duet))
     ratio = min(ours) / min(floor)
     assert ratio < MOST, f"{ratio:.2f} times"

@@ -273,7 +273,7 @@ async def test_a_workspace_that_cannot_be_saved_is_not_thrown_away(place: Bench,
     async def fails(container_id: str, write: object) -> str:
         return "no"
 
-    sandbox.upkeep._rooms.containers.save = fails  # type: ignore[method-assign]
+    sandbox.upkeep._rooms.containers.save = fails
     await sandbox.upkeep.sweep(place.now_ms + 901_000)
     row = await place.ledger.sandbox(room())
     assert row is not None

@@ -22,7 +22,7 @@ async def test_a_draft_that_a_dead_process_posted_is_not_posted_again(build: Bui
     async def never(key: str, ref: str) -> None:
         await asyncio.sleep(30)
 
-    first.store.note_ref = never  # type: ignore[method-assign]
+    first.store.note_ref = never
     asked = turn()
     await first.duet.hear(asked)
     await first.until(lambda: outlet.messages)
@@ -47,7 +47,7 @@ async def test_a_reset_that_died_between_taking_back_a_draft_and_ending_its_turn
         is_taken_back.set()
         await asyncio.sleep(30)
 
-    first.store.end_part = then_die  # type: ignore[method-assign]
+    first.store.end_part = then_die
     asked, cleared = turn(), turn("", kind=TurnKind.RESET)
     await first.duet.hear(asked)
     await first.until(lambda: outlet.messages)
@@ -74,14 +74,14 @@ async def test_a_three_part_answer_that_failed_after_its_first_part_is_finished_
             raise OutletUnavailable("502", retry_after_s=30.0)
         return await inner(part, draft=draft)
 
-    outlet.show = once  # type: ignore[method-assign]
+    outlet.show = once
     asked = turn()
     await first.duet.hear(asked)
     while await first.duet.answer(ROOM, asked.id) is None or not outlet.messages:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     await crash(first.duet, first.store)
-    outlet.show = inner  # type: ignore[method-assign]
+    outlet.show = inner
     await asyncio.sleep(0.01)
     later = await build(home=tmp_path, outlet=outlet, clock=lambda: first.clock() + 60_000)
     await later.settled(asked)

@@ -24,7 +24,7 @@ def runs_then_tells(call: ModelCall) -> str:
 
 
 def press(ticket: str, verdict: Verdict = Verdict.APPROVE, *, id: str = "", author: object = BOB) -> object:
-    return turn("", kind=TurnKind.PRESS, target=ticket, verdict=verdict, id=id, author=author)  # type: ignore[arg-type]
+    return turn("", kind=TurnKind.PRESS, target=ticket, verdict=verdict, id=id, author=author)
 
 
 async def test_two_run_tags_run_in_order_and_the_next_call_sees_both_outputs(build: Build) -> None:
@@ -89,7 +89,7 @@ async def test_pressing_approve_twice_runs_the_command_once(build: Build) -> Non
     assert asking.ticket
     assert world.sandbox.ran == []
     first, second = press(asking.ticket.id, author=BOB), press(asking.ticket.id, author=ANN)
-    won, lost = await world.hear(first, second)  # type: ignore[arg-type]
+    won, lost = await world.hear(first, second)
     assert [command.code for command in world.sandbox.ran] == ["echo hi"]
     assert won.commands[0].output == "hi"
     assert lost.text == "This was already approved by Bob."
@@ -100,7 +100,7 @@ async def test_a_denied_command_never_runs_and_the_message_says_who_decided(buil
     world = await build(policy=ASK)
     (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
     assert asking.ticket
-    (denied,) = await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[arg-type]
+    (denied,) = await world.hear(press(asking.ticket.id, Verdict.DENY))
     assert world.sandbox.ran == []
     assert denied.commands[0].note == "denied by Bob"
     assert "denied Bob" in world.outlet.texts[0]
@@ -109,7 +109,7 @@ async def test_a_denied_command_never_runs_and_the_message_says_who_decided(buil
 async def test_denying_changes_the_message_that_asked_and_posts_no_second(build: Build) -> None:
     world = await build(policy=ASK)
     (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
-    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    await world.hear(press(asking.ticket.id, Verdict.DENY))
     (shown,) = world.outlet.texts
     assert "denied Bob" in shown
     said = await world.duet.history(SessionKey(ROOM))
@@ -121,7 +121,7 @@ async def test_denying_is_told_anew_where_no_message_asks_any_more(build: Build)
     asked = turn("echo hi", kind=TurnKind.RUN)
     (asking,) = await world.hear(asked)
     await world.store.database.write(lambda c: c.execute("UPDATE outbox SET state = 'failed'"))
-    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    await world.hear(press(asking.ticket.id, Verdict.DENY))
     assert "denied by Bob" in world.outlet.texts[-1]
 
 
@@ -139,7 +139,7 @@ async def test_a_message_that_is_redrawn_does_not_bring_its_files_again(build: B
 
     world = await build(policy=ASK, outlet=WithFile())
     (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
-    await world.hear(press(asking.ticket.id, Verdict.DENY))  # type: ignore[union-attr, arg-type]
+    await world.hear(press(asking.ticket.id, Verdict.DENY))
     assert "denied Bob" in world.outlet.texts[0]
     assert attached == ["output.txt"]
 
@@ -149,10 +149,10 @@ async def test_after_approval_the_model_goes_on_with_the_output_under_the_asking
     (asking,) = await world.hear(turn("show the kernel version of this branch"))
     assert asking.ticket
     assert asking.ticket.code == "echo one"
-    (second,) = await world.hear(press(asking.ticket.id))  # type: ignore[arg-type]
+    (second,) = await world.hear(press(asking.ticket.id))
     assert second.ticket
     assert second.ticket.code == "echo two"
-    (told,) = await world.hear(press(second.ticket.id))  # type: ignore[arg-type]
+    (told,) = await world.hear(press(second.ticket.id))
     assert told.ticket is None
     assert "what it says" in told.text
     assert [command.code for command in world.sandbox.ran] == ["echo one", "echo two"]
@@ -167,7 +167,7 @@ async def test_only_listed_people_approve(build: Build) -> None:
     world = await build(policy=Policy(commands="ask", approvers=("U1",)))
     (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
     assert asking.ticket
-    (refused,) = await world.hear(press(asking.ticket.id, author=BOB))  # type: ignore[arg-type]
+    (refused,) = await world.hear(press(asking.ticket.id, author=BOB))
     assert refused.outcome is Outcome.REFUSED
     assert world.sandbox.ran == []
 
@@ -178,7 +178,7 @@ async def test_a_ticket_expires(build: Build) -> None:
     (asking,) = await world.hear(turn("echo hi", kind=TurnKind.RUN))
     assert asking.ticket
     at[0] = asking.ticket.expires_at
-    (late,) = await world.hear(press(asking.ticket.id))  # type: ignore[arg-type]
+    (late,) = await world.hear(press(asking.ticket.id))
     assert late.text == "The time to decide this is over."
     assert "expired" in world.outlet.texts[0]
     assert world.sandbox.ran == []
@@ -212,7 +212,7 @@ async def test_stopping_a_turn_kills_its_command(build: Build) -> None:
 
 async def test_live_output_reaches_the_draft(build: Build) -> None:
     class Slow(FakeSandbox):
-        async def run(self, command, *, on_output=None):  # type: ignore[no-untyped-def]
+        async def run(self, command, *, on_output=None):
             on_output("first line\n")
             await asyncio.sleep(0.2)
             return await super().run(command, on_output=on_output)

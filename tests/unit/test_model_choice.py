@@ -91,7 +91,7 @@ async def test_the_built_in_model_without_its_weights_leaves_the_answer_to_the_s
     async with open_model(Settings(model_url="local", home=tmp_path)) as model:
         assert model.name == LocalModel.name
         pieces = [piece async for piece in model.stream(CALL)]
-        checks = await model.checks()  # type: ignore[attr-defined]
+        checks = await model.checks()
     assert pieces[-1] == Finished("stop", Usage(), "offline", faults=("ModelUnreachable",))
     assert any("duet model install local" in check.mend for check in checks)
 

@@ -145,7 +145,7 @@ def test_names_are_read_back_by_their_own_installation_alone() -> None:
     ],
 )
 def test_each_limit_that_is_looser_than_the_default_is_said(changes: dict[str, object], said: str) -> None:
-    (phrase,) = replace(SandboxSpec(), **changes).looser  # type: ignore[arg-type]
+    (phrase,) = replace(SandboxSpec(), **changes).looser
     assert phrase.startswith(said)
 
 

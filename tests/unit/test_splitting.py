@@ -23,7 +23,7 @@ document = st.lists(markup | code_block | st.text(max_size=80), max_size=5).map(
 def marks_closed(piece: str) -> bool:
     """Tell whether every fence of the piece is closed: text after it would be prose."""
     *_, last = segments(piece + "\n\nZZZ")
-    return not isinstance(last, Code) and last.text.endswith("ZZZ")  # type: ignore[union-attr]
+    return not isinstance(last, Code) and last.text.endswith("ZZZ")
 
 
 def letters(text: str) -> str:

@@ -57,7 +57,7 @@ def _built(api: APIClient, image: str, tell: Callable[[str], None]) -> str:
     else:
         tell(f"Using the Dockerfile, on {':'.join(BASE)}.")
         _docker_build(api, image, tell)
-    seen: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
+    seen: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]  # untyped there
     tell(f"{image} is ready ({seen['Size'] / 1e6:.0f} MB).")
     return str(seen["Id"])
 
@@ -73,7 +73,7 @@ def _base_fault(api: APIClient, tell: Callable[[str], None]) -> str:
         return ""
     except APIError as error:
         try:
-            api.inspect_image(name)  # type: ignore[no-untyped-call]
+            api.inspect_image(name)  # type: ignore[no-untyped-call]  # untyped there
         except ImageNotFound:
             return str(error.explanation or error)
         tell(f"{name} could not be pulled; the one that is on the engine is used.")

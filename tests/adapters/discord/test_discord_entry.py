@@ -65,7 +65,7 @@ def impatient(monkeypatch):
 async def scene(monkeypatch):
     monkeypatch.setattr("adapters.discord.entry.CLAIM_S", 600.0)
     store, tokens = Store(), Tokens(now_ms=lambda: 0)
-    entry = Entry(store, None, tokens, None)  # type: ignore[arg-type]
+    entry = Entry(store, None, tokens, None)
     yield store, tokens, entry, Interaction()
     await entry.close()
 

@@ -77,7 +77,7 @@ def test_no_message_whatever_raises_or_makes_a_turn_that_is_not_whole(state, pay
     if "message_reference" in payload:
         payload["message_reference"].setdefault("channel_id", payload["channel_id"])
     channel = SimpleNamespace(id=int(payload["channel_id"]), type=discord.ChannelType.text, guild=None)
-    message = discord.Message(state=state, channel=channel, data=fixed | payload)  # type: ignore[arg-type]
+    message = discord.Message(state=state, channel=channel, data=fixed | payload)
     me = SimpleNamespace(id=ME)
     is_person = is_spoken(message)
     assert is_person == (payload["type"] in (0, 19) and not payload["author"]["bot"] and "webhook_id" not in payload)

@@ -30,7 +30,7 @@ async def world_over_http(build: Build, **parts: object) -> AsyncIterator[tuple[
 
 async def until(condition: object) -> None:
     async with asyncio.timeout(30):
-        while not condition():  # type: ignore[operator]
+        while not condition():
             await asyncio.sleep(0.01)
 
 

@@ -48,7 +48,7 @@ async def test_a_taken_address_is_told_in_a_sentence() -> None:
         from adapters.web.app import WebFront
         from bot.settings import Settings
 
-        second = WebFront(FakeDuet(), Settings(http_port=port))  # type: ignore[arg-type]
+        second = WebFront(FakeDuet(), Settings(http_port=port))
         with pytest.raises(BadInput, match=r"cannot be listened on"):
             await second.start()
 

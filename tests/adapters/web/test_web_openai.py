@@ -24,7 +24,7 @@ def chunks(reply: Reply) -> list[dict[str, object]]:
 
 
 def text_of(reply: Reply) -> str:
-    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks(reply))  # type: ignore[index]
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks(reply))
 
 
 async def test_the_one_model_is_listed(api: Api) -> None:
@@ -44,8 +44,8 @@ async def test_a_streamed_completion_is_the_same_text(api: Api) -> None:
     whole = await api.post(PATH, {"messages": [said("user", "hotfixes?")]})
     streamed = await api.post(PATH, {"messages": [said("user", "hotfixes?")], "stream": True})
     assert text_of(streamed) == whole.json["choices"][0]["message"]["content"]
-    assert chunks(streamed)[0]["choices"][0]["delta"]["role"] == "assistant"  # type: ignore[index]
-    assert chunks(streamed)[-1]["choices"][0]["finish_reason"] == "stop"  # type: ignore[index]
+    assert chunks(streamed)[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert chunks(streamed)[-1]["choices"][0]["finish_reason"] == "stop"
     assert len(chunks(streamed)) > 4
 
 

@@ -148,7 +148,7 @@ async def test_made_up_methods_and_paths_make_no_new_figures(api: Api) -> None:
 
 
 def test_the_description_names_exactly_the_routes_that_exist() -> None:
-    desk = Desk(FakeDuet(), lambda: "id", lambda: 0, Streams())  # type: ignore[arg-type]
+    desk = Desk(FakeDuet(), lambda: "id", lambda: 0, Streams())
     app = build_app(desk, Guard("127.0.0.1", now_ms=lambda: 0))
     served = {
         (route.method, route.resource.canonical)

@@ -128,7 +128,7 @@ async def test_a_ticket_is_decided(api: Api, duet: FakeDuet) -> None:
 async def test_a_silent_stream_is_kept_open_by_comments(duet: FakeDuet, monkeypatch: object) -> None:
     from adapters.web import desk
 
-    monkeypatch.setattr(desk, "HEARTBEAT_S", 0.02)  # type: ignore[attr-defined]
+    monkeypatch.setattr(desk, "HEARTBEAT_S", 0.02)
     duet.pace_s = 0.2
     async with calling(duet) as api:
         reply = await api.post("/v1/turns", ASKED | {"message": "fail"})
